@@ -1,0 +1,84 @@
+"""Reading a run store: read-only, without access to anything else, safe to share."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Self
+
+import duckdb
+
+from diagnose.errors import StoreError
+from diagnose.store.schema import SCHEMA_VERSION, table
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from types import TracebackType
+
+    import polars as pl
+
+
+class Store:
+    """A published run store. Each thread takes its own ``cursor()``.
+
+    Raises:
+        StoreError: the file is missing, is no run store, or was written by a newer version.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        if not path.is_file():
+            raise StoreError(f"{path} does not exist; `diagnose run PATH... -o {path}` makes one")
+        try:
+            self._connection = duckdb.connect(":memory:", config={"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"})
+            self._connection.execute(f"ATTACH '{str(path).replace(chr(39), chr(39) * 2)}' AS run (READ_ONLY)").fetchall()
+            self._connection.execute("USE run").fetchall()
+            self._connection.execute("SET enable_external_access = false").fetchall()
+            self._connection.execute("SET lock_configuration = true").fetchall()
+            version = self._connection.execute("SELECT max(schema_version) FROM run.main.run").fetchall()[0][0]
+        except duckdb.Error as error:
+            raise StoreError(_explain(path, error)) from error
+        if version is not None and version > SCHEMA_VERSION:
+            raise StoreError(f"{path} has schema {version}, this version reads up to {SCHEMA_VERSION}: update diagnose, or analyse the run again")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._connection.close()
+
+    def query(self, sql: str, parameters: dict[str, object] | None = None) -> pl.DataFrame:
+        """Run a SELECT; ``$name`` parameters are bound, never pasted. Safe from several threads."""
+        cursor = self._connection.cursor()
+        try:
+            cursor.execute("USE run").fetchall()
+            return cursor.sql(sql, params=parameters).pl() if parameters else cursor.sql(sql).pl()
+        except duckdb.Error as error:
+            raise StoreError(f"{self.path}: {str(error).splitlines()[0]}") from error
+        finally:
+            cursor.close()
+
+    def frame(self, name: str) -> pl.DataFrame:
+        """A whole table, ordered by its key."""
+        item = table(name)
+        order = f" ORDER BY {', '.join(item.key)}" if item.key else ""
+        return self.query(f'SELECT * FROM run.main."{item.name}"{order}')
+
+    def fingerprint(self) -> tuple[int, int, int]:
+        """Changes whenever the file is replaced."""
+        stat = os.stat(self.path)
+        return stat.st_ino, stat.st_mtime_ns, stat.st_size
+
+
+def _explain(path: Path, error: Exception) -> str:
+    text = str(error)
+    if "not a valid DuckDB database file" in text:
+        return f"{path} is not a run store (no DuckDB file); `diagnose run PATH... -o STORE` makes one"
+    if "Conflicting lock" in text or "Could not set lock" in text:
+        return f"{path} is open for writing in another program: {text.splitlines()[0]}"
+    if "does not exist" in text:
+        return f"{path} is a DuckDB file but no run store: {text.splitlines()[0]}"
+    return f"cannot open {path}: {text.splitlines()[0]}"
