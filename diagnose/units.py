@@ -53,7 +53,13 @@ def format_value(value: object, unit: str | None) -> str:
     """A number with its unit, for evidence lines."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return str(value)
-    known = {"ns": format_ns, "bytes": format_bytes, "bytes/s": format_rate, "ratio": format_ratio, "count": format_count}
+    known = {
+        "ns": format_ns,
+        "bytes": format_bytes,
+        "bytes/s": format_rate,
+        "ratio": format_ratio,
+        "count": format_count,
+    }
     if unit in known:
         return known[unit](value)
     return f"{value:g} {unit}" if unit else f"{value:g}"

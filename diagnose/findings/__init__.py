@@ -1,0 +1,1 @@
+"""Judging: rules as data, checks that apply them to the stored tables, the verdict."""

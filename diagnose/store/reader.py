@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Self
 
 import duckdb
@@ -29,8 +28,13 @@ class Store:
         if not path.is_file():
             raise StoreError(f"{path} does not exist; `diagnose run PATH... -o {path}` makes one")
         try:
-            self._connection = duckdb.connect(":memory:", config={"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"})
-            self._connection.execute(f"ATTACH '{str(path).replace(chr(39), chr(39) * 2)}' AS run (READ_ONLY)").fetchall()
+            self._connection = duckdb.connect(
+                ":memory:",
+                config={"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"},
+            )
+            self._connection.execute(
+                f"ATTACH '{str(path).replace(chr(39), chr(39) * 2)}' AS run (READ_ONLY)"
+            ).fetchall()
             self._connection.execute("USE run").fetchall()
             self._connection.execute("SET enable_external_access = false").fetchall()
             self._connection.execute("SET lock_configuration = true").fetchall()
@@ -38,12 +42,16 @@ class Store:
         except duckdb.Error as error:
             raise StoreError(_explain(path, error)) from error
         if version is not None and version > SCHEMA_VERSION:
-            raise StoreError(f"{path} has schema {version}, this version reads up to {SCHEMA_VERSION}: update diagnose, or analyse the run again")
+            raise StoreError(
+                f"{path} has schema {version}, this version reads up to {SCHEMA_VERSION}: update diagnose, or analyse the run again"
+            )
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     def close(self) -> None:
@@ -69,7 +77,7 @@ class Store:
 
     def fingerprint(self) -> tuple[int, int, int]:
         """Changes whenever the file is replaced."""
-        stat = os.stat(self.path)
+        stat = self.path.stat()
         return stat.st_ino, stat.st_mtime_ns, stat.st_size
 
 

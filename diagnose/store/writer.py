@@ -51,7 +51,9 @@ class StoreWriter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.discard()
 
     def insert(self, name: str, frame: pl.DataFrame) -> None:
@@ -69,7 +71,10 @@ class StoreWriter:
         """Append Parquet shards with the columns of the table."""
         if paths:
             files = [str(path) for path in paths]
-            self._execute(f'INSERT INTO main."{name}" BY NAME SELECT * FROM read_parquet($files, union_by_name = true)', {"files": files})
+            self._execute(
+                f'INSERT INTO main."{name}" BY NAME SELECT * FROM read_parquet($files, union_by_name = true)',
+                {"files": files},
+            )
 
     def replace(self, name: str, frame: pl.DataFrame) -> None:
         """Put a frame in the place of a table's rows."""

@@ -1,0 +1,6 @@
+"""Checks: one module a topic, each with one function ``check``; listed here, in the order they run."""
+
+from __future__ import annotations
+
+BUILTIN: tuple[str, ...] = ()
+"""Module names below this package."""

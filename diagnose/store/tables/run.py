@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from diagnose.store.table import Table, columns
 
-RUN = Table("run", "one row: the run", (), columns("""
+RUN = Table(
+    "run",
+    "one row: the run",
+    (),
+    columns("""
     name                | VARCHAR | -  | Name of the run, from --name or the input folder.
     tool_version        | VARCHAR | -  | Version of diagnose that wrote the store.
     schema_version      | INTEGER | -  | Version of this schema.
@@ -16,9 +20,14 @@ RUN = Table("run", "one row: the run", (), columns("""
     end_ns              | BIGINT  | ns | Last event of the run, unix time.
     step_source         | VARCHAR | -  | Where steps come from: ProfilerStep, optimizer, period, none.
     config              | VARCHAR | -  | JSON of the configuration the analysis used.
-"""))
+"""),
+)
 
-SOURCE = Table("source", "one input file", ("path",), columns("""
+SOURCE = Table(
+    "source",
+    "one input file",
+    ("path",),
+    columns("""
     path       | VARCHAR | -     | Path or URL as read; members of archives follow a "!".
     kind       | VARCHAR | -     | What the content is: kineto, nccl-log, execution-trace, ...
     bytes      | BIGINT  | bytes | Size on disk.
@@ -32,25 +41,40 @@ SOURCE = Table("source", "one input file", ("path",), columns("""
     status     | VARCHAR | -     | ok, partial, skipped or failed.
     problem    | VARCHAR | -     | Why it is not ok, in one sentence.
     read_ns    | BIGINT  | ns    | Time spent reading it.
-"""))
+"""),
+)
 
-ISSUE = Table("issue", "one kind of problem in one input", ("path", "code"), columns("""
+ISSUE = Table(
+    "issue",
+    "one kind of problem in one input",
+    ("path", "code"),
+    columns("""
     path        | VARCHAR | -     | The input.
     code        | VARCHAR | -     | Kind of problem.
     severity    | VARCHAR | -     | error, warning or info.
     count       | BIGINT  | count | How often it occurred.
     example     | VARCHAR | -     | One occurrence, shortened.
     byte_offset | BIGINT  | bytes | Where the example stands in the decompressed content, null when it has no place.
-"""))
+"""),
+)
 
-HOST = Table("host", "one host", ("host",), columns("""
+HOST = Table(
+    "host",
+    "one host",
+    ("host",),
+    columns("""
     host      | VARCHAR | -     | Host name as shortened for joins.
     full_name | VARCHAR | -     | Host name as first seen.
     ranks     | INTEGER[] | -   | Ranks that ran there.
     inferred  | BOOLEAN | -     | True when the name was inferred, not stated by the job.
-"""))
+"""),
+)
 
-RANK = Table("rank", "one rank", ("rank",), columns("""
+RANK = Table(
+    "rank",
+    "one rank",
+    ("rank",),
+    columns("""
     rank          | INTEGER | -  | Global rank.
     local_rank    | INTEGER | -  | Position on its host, null when unknown.
     host          | VARCHAR | -  | Host, null when unknown.
@@ -62,6 +86,7 @@ RANK = Table("rank", "one rank", ("rank",), columns("""
     end_ns        | BIGINT  | ns | Last event.
     has_device_work | BOOLEAN | - | False for CPU-only ranks.
     lost_capture  | VARCHAR | -  | Why device time is unknown (launches without kernels, ...), null when it is known.
-"""))
+"""),
+)
 
 TABLES = (RUN, SOURCE, ISSUE, HOST, RANK)

@@ -19,7 +19,11 @@ PARTS = """
     idle_other_ns       | BIGINT | ns | The remaining idle time.
 """
 
-STEP = Table("step", "one step of one rank", ("rank", "step"), columns("""
+STEP = Table(
+    "step",
+    "one step of one rank",
+    ("rank", "step"),
+    columns("""
     rank         | INTEGER | -  | Global rank; -1 stands for the only rank of a trace that names none.
     step         | BIGINT  | -  | Step number.
     host_start_ns | BIGINT | ns | Start of the host window (annotation) that launched the step.
@@ -31,21 +35,35 @@ STEP = Table("step", "one step of one rank", ("rank", "step"), columns("""
     label        | VARCHAR | -  | normal, warm_up, checkpoint, cut, profiler_start, no_device_work or lost_capture.
     why          | VARCHAR | -  | Why the label is not normal.
     activities   | BIGINT  | count | Device activities launched in the step.
-"""))
+"""),
+)
 
-BREAKDOWN = Table("breakdown", "the split of one step of one rank; step -1 is the whole trace", ("rank", "step"), columns("""
+BREAKDOWN = Table(
+    "breakdown",
+    "the split of one step of one rank; step -1 is the whole trace",
+    ("rank", "step"),
+    columns(
+        """
     rank         | INTEGER | -  | Global rank.
     step         | BIGINT  | -  | Step number; -1 for the whole trace, first to last device activity.
     span_ns      | BIGINT  | ns | Length of the window the parts add up to.
-""" + PARTS + """
+"""
+        + PARTS
+        + """
     idle_gc_ns        | BIGINT | ns | Part of idle_host in which no operator or runtime call ran for 50 ms: likely garbage collection.
     idle_allocator_ns | BIGINT | ns | Part of idle_host or idle_sync inside device memory allocation calls.
     local_work_ns     | BIGINT | ns | Work that waits for nobody: compute, copies and idle that the rank caused itself.
     memcpy_ns         | BIGINT | ns | Union of copies.
     comm_ns           | BIGINT | ns | Union of communication.
-"""))
+"""
+    ),
+)
 
-KERNEL = Table("kernel", "one device activity", ("rank", "device", "stream", "start_ns"), columns("""
+KERNEL = Table(
+    "kernel",
+    "one device activity",
+    ("rank", "device", "stream", "start_ns"),
+    columns("""
     rank        | INTEGER | -     | Global rank.
     device      | INTEGER | -     | Device index in the trace.
     stream      | BIGINT  | -     | Stream.
@@ -57,9 +75,14 @@ KERNEL = Table("kernel", "one device activity", ("rank", "device", "stream", "st
     launch_ns   | BIGINT  | ns    | Start of the launching call, null when it lies outside the file.
     step        | BIGINT  | -     | Step that launched it, null when outside any step.
     graph       | BOOLEAN | -     | True when several activities share the launch (graph replay).
-"""))
+"""),
+)
 
-KERNEL_STAT = Table("kernel_stat", "one signature in one step of one rank", ("rank", "step", "signature"), columns("""
+KERNEL_STAT = Table(
+    "kernel_stat",
+    "one signature in one step of one rank",
+    ("rank", "step", "signature"),
+    columns("""
     rank      | INTEGER | -     | Global rank.
     step      | BIGINT  | -     | Step, null when outside any step.
     class     | VARCHAR | -     | compute, comm, memcpy, memset or cpu_op.
@@ -69,18 +92,28 @@ KERNEL_STAT = Table("kernel_stat", "one signature in one step of one rank", ("ra
     total_ns  | BIGINT  | ns    | Sum of durations.
     median_ns | BIGINT  | ns    | Median duration.
     bytes     | BIGINT  | bytes | Sum of copied bytes, null for kernels.
-"""))
+"""),
+)
 
-HOST_GAP = Table("host_gap", "one idle gap of a device above 50 us, with its cause", ("rank", "start_ns"), columns("""
+HOST_GAP = Table(
+    "host_gap",
+    "one idle gap of a device above 50 us, with its cause",
+    ("rank", "start_ns"),
+    columns("""
     rank       | INTEGER | -  | Global rank.
     step       | BIGINT  | -  | Step of the next activity.
     start_ns   | BIGINT  | ns | Start of the gap.
     dur_ns     | BIGINT  | ns | Length.
     cause      | VARCHAR | -  | input, host, sync, bubble, other.
     detail     | VARCHAR | -  | gc, allocator, checkpoint, or the call that covered it.
-"""))
+"""),
+)
 
-PROCESS_GROUP = Table("process_group", "one group of ranks", ("group_id",), columns("""
+PROCESS_GROUP = Table(
+    "process_group",
+    "one group of ranks",
+    ("group_id",),
+    columns("""
     group_id    | BIGINT | -  | Hash of the sorted rank set (or of what is known of it).
     name        | VARCHAR | - | Name in the traces; names are not identities.
     description | VARCHAR | - | Description in the traces.
@@ -89,9 +122,14 @@ PROCESS_GROUP = Table("process_group", "one group of ranks", ("group_id",), colu
     nodes       | INTEGER | - | Hosts that the members span, null when unknown.
     tier        | VARCHAR | - | intra-node, inter-node, intra-leaf, cross-leaf; null when unknown.
     known_from  | VARCHAR | - | pg_config, args, inferred.
-"""))
+"""),
+)
 
-COMM_CALL = Table("comm_call", "one communication activity on one rank, before matching", ("rank", "call"), columns("""
+COMM_CALL = Table(
+    "comm_call",
+    "one communication activity on one rank, before matching",
+    ("rank", "call"),
+    columns("""
     rank        | INTEGER | -     | Global rank.
     call        | BIGINT  | -     | Position of the activity in the rank's order of starts.
     step        | BIGINT  | -     | Step that launched it.
@@ -115,9 +153,14 @@ COMM_CALL = Table("comm_call", "one communication activity on one rank, before m
     out_split   | VARCHAR | -     | Output split sizes.
     msg_bytes   | BIGINT  | bytes | Size S of nccl-tests on this rank, null when unknown.
     name        | VARCHAR | -     | Kernel or annotation name.
-"""))
+"""),
+)
 
-COLLECTIVE = Table("collective", "one matched collective", ("instance",), columns("""
+COLLECTIVE = Table(
+    "collective",
+    "one matched collective",
+    ("instance",),
+    columns("""
     instance     | BIGINT  | -     | Number of the instance.
     group_id     | BIGINT  | -     | Its process group.
     collective   | VARCHAR | -     | Kind.
@@ -135,9 +178,14 @@ COLLECTIVE = Table("collective", "one matched collective", ("instance",), column
     last_rank    | INTEGER | -     | Member that arrived last, null when the skew is below the clock residual.
     algbw_bytes_per_s | DOUBLE | bytes/s | S / transfer.
     busbw_bytes_per_s | DOUBLE | bytes/s | algbw times nccl-tests' factor.
-"""))
+"""),
+)
 
-COLLECTIVE_RANK = Table("collective_rank", "one member of one matched collective", ("instance", "rank"), columns("""
+COLLECTIVE_RANK = Table(
+    "collective_rank",
+    "one member of one matched collective",
+    ("instance", "rank"),
+    columns("""
     instance | BIGINT  | -  | The collective.
     rank     | INTEGER | -  | The member.
     step     | BIGINT  | -  | Step in which this rank issued it.
@@ -147,15 +195,32 @@ COLLECTIVE_RANK = Table("collective_rank", "one member of one matched collective
     wait_ns  | BIGINT  | ns | Duration minus the transfer.
     exposed_wait_ns     | BIGINT | ns | Exposed part of the wait.
     exposed_transfer_ns | BIGINT | ns | Exposed part of the transfer.
-"""))
+"""),
+)
 
-CLOCK = Table("clock", "one host's clock against the reference host", ("host",), columns("""
+CLOCK = Table(
+    "clock",
+    "one host's clock against the reference host",
+    ("host",),
+    columns("""
     host        | VARCHAR | -   | Host (or rank<N> where hosts are unknown).
     offset_ns   | BIGINT  | ns  | To subtract from its times.
     drift_ppm   | DOUBLE  | ppm | Rate error.
     residual_ns | BIGINT  | ns  | What remains; no skew below it is reported.
     component   | INTEGER | -   | Hosts of different components cannot be aligned.
     samples     | BIGINT  | count | Collective ends used.
-"""))
+"""),
+)
 
-TABLES = (STEP, BREAKDOWN, KERNEL, KERNEL_STAT, HOST_GAP, PROCESS_GROUP, COMM_CALL, COLLECTIVE, COLLECTIVE_RANK, CLOCK)
+TABLES = (
+    STEP,
+    BREAKDOWN,
+    KERNEL,
+    KERNEL_STAT,
+    HOST_GAP,
+    PROCESS_GROUP,
+    COMM_CALL,
+    COLLECTIVE,
+    COLLECTIVE_RANK,
+    CLOCK,
+)
