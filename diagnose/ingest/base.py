@@ -11,7 +11,7 @@ from diagnose.model import Issue, SourceStatus
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from typing import IO
+    from diagnose.ingest.streams import ByteStream
 
     import polars as pl
 
@@ -45,7 +45,7 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
         """The innermost file name, for patterns of ranks and hosts."""
         return PurePosixPath(self.member or self.path)
 
-    def open(self) -> IO[bytes]:
+    def open(self) -> ByteStream:
         """The decompressed content, streaming.
 
         Raises:

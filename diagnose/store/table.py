@@ -31,7 +31,7 @@ class Table(NamedTuple):
 def columns(text: str) -> tuple[Column, ...]:
     """Columns from a block of lines ``name | TYPE | unit | meaning`` (unit ``-`` for none)."""
     rows = []
-    for line in text.strip().splitlines():
+    for line in filter(str.strip, text.splitlines()):
         name, type_, unit, meaning = (part.strip() for part in line.split("|", 3))
         rows.append(Column(name, type_, None if unit == "-" else unit, meaning))
     return tuple(rows)

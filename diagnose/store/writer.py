@@ -14,7 +14,7 @@ from diagnose.errors import StoreError
 from diagnose.store.schema import TABLES, create_statements, table
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from types import TracebackType
 
     import polars as pl
@@ -75,6 +75,21 @@ class StoreWriter:
                 f'INSERT INTO main."{name}" BY NAME SELECT * FROM read_parquet($files, union_by_name = true)',
                 {"files": files},
             )
+
+    def insert_ranked(self, name: str, files: Mapping[str, int]) -> None:
+        """Append Parquet shards that lack the rank; ``files`` gives it for each."""
+        import polars as pl
+
+        owners = pl.DataFrame({"file": list(files), "rank": list(files.values())}, schema={"file": pl.String, "rank": pl.Int32})
+        self._connection.register("owners", owners)
+        try:
+            self._execute(
+                f'INSERT INTO main."{name}" BY NAME SELECT owners.rank, shards.* EXCLUDE (filename) '
+                "FROM read_parquet($files, filename = true, union_by_name = true) AS shards JOIN owners ON shards.filename = owners.file",
+                {"files": list(files)},
+            )
+        finally:
+            self._connection.unregister("owners")
 
     def replace(self, name: str, frame: pl.DataFrame) -> None:
         """Put a frame in the place of a table's rows."""

@@ -138,6 +138,8 @@ COMM_CALL = Table(
     dur_ns      | BIGINT  | ns    | Duration.
     issue_ns    | BIGINT  | ns    | Start of the call that issued it.
     exposed_ns  | BIGINT  | ns    | Part not hidden by compute.
+    exposed_from_ns | BIGINT[] | ns | Where its exposed stretches start, after its own start.
+    exposed_to_ns   | BIGINT[] | ns | Where they end.
     collective  | VARCHAR | -     | all_reduce, all_gather, reduce_scatter, all_to_all, broadcast, reduce, send, recv, barrier, ..., unknown.
     group_name  | VARCHAR | -     | Process group name, null when not traced.
     group_desc  | VARCHAR | -     | Process group description.

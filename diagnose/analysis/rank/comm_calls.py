@@ -1,0 +1,151 @@
+"""Communication activities of one rank with what is known of them: kind, group, size, who issued them."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+import numpy as np
+
+from diagnose.comm_names import UNKNOWN_KIND, collective_kind, comm_span, dtype_bytes
+from diagnose.store.rank_trace import UNKNOWN, CommArgs
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from diagnose.analysis.rank.launches import Launches
+    from diagnose.store.rank_trace import RankTrace
+
+_FULL_OUTPUT = frozenset({"all_gather"})
+_P2P = frozenset({"send", "recv", "send_recv"})
+_CANONICAL_TYPE = re.compile(r'"([^"]*)"')
+
+
+class Enclosing(NamedTuple):
+    """Host communication spans of one rank, ordered by start, to look up who issued an activity."""
+
+    start_ns: NDArray[np.int64]
+    end_ns: NDArray[np.int64]
+    thread: NDArray[np.int64]
+    name: NDArray[np.int32]
+    ref: NDArray[np.int64]
+
+
+def host_comm_spans(trace: RankTrace) -> Enclosing:
+    """Operators and annotations that issue communication, with their arguments where traced."""
+    is_comm = np.fromiter((comm_span(name) is not None for name in trace.names), bool, len(trace.names))
+    parts = [(calls, np.flatnonzero(is_comm[calls.name])) for calls in (trace.operators, trace.annotations) if len(calls.name)]
+    if not parts:
+        none = np.empty(0, np.int64)
+        return Enclosing(none, none, none, np.empty(0, np.int32), none)
+    columns = [
+        np.concatenate([column(calls)[rows] for calls, rows in parts])
+        for column in (lambda c: c.start_ns, lambda c: c.end_ns, lambda c: c.thread, lambda c: c.name, lambda c: c.ref)
+    ]
+    order = np.argsort(columns[0], kind="stable")
+    return Enclosing(*(column[order] for column in columns))
+
+
+def arguments(trace: RankTrace, activities: NDArray[np.int64], launches: Launches, spans: Enclosing) -> list[tuple[str, CommArgs]]:
+    """For each communication activity its operation name and arguments.
+
+    The activity's own arguments win; else those of the innermost host span that holds its launch on its thread; else
+    only the name is known.
+    """
+    result = []
+    names = trace.names
+    for row in activities.tolist():
+        own = trace.activities.args[row]
+        name = names[trace.activities.name[row]]
+        if own >= 0:
+            args = trace.comm_args[own]
+            result.append((args.collective or name, args))
+            continue
+        found = _holder(spans, int(launches.start_ns[row]), int(launches.thread[row]))
+        result.append(_from_holder(trace, spans, found, name))
+    return result
+
+
+def _holder(spans: Enclosing, time_ns: int, thread: int) -> list[int]:
+    """Spans around a time on a thread, innermost first; nesting deeper than 16 is not looked through."""
+    if time_ns == UNKNOWN:
+        return []
+    last = int(np.searchsorted(spans.start_ns, time_ns, side="right"))
+    return [row for row in range(last - 1, max(last - 17, -1), -1) if spans.end_ns[row] >= time_ns and spans.thread[row] == thread]
+
+
+def _from_holder(trace: RankTrace, spans: Enclosing, rows: list[int], name: str) -> tuple[str, CommArgs]:
+    operation, merged = name, CommArgs()
+    for row in rows:
+        span_name = trace.names[spans.name[row]]
+        if span_name != "record_param_comms" and collective_kind(operation) == UNKNOWN_KIND:
+            operation = span_name
+        if spans.ref[row] >= 0:
+            args = trace.comm_args[spans.ref[row]]
+            if args.collective is not None:
+                return args.collective, args
+            if merged.input_dims is None and args.input_dims is not None:
+                merged = args
+    return operation, merged
+
+
+class Described(NamedTuple):
+    """One call in the store's words."""
+
+    kind: str
+    is_p2p: bool
+    peer: int | None
+    dtype: str | None
+    in_elems: int | None
+    out_elems: int | None
+    msg_bytes: int | None
+
+
+def describe(operation: str, args: CommArgs, rank: int | None) -> Described:
+    """Kind, sizes and peer. ``msg_bytes`` is S of nccl-tests: the whole message of the collective seen by this rank."""
+    kind = collective_kind(operation)
+    dtype = args.dtype or _input_type(args)
+    in_elems, out_elems = args.in_elems, args.out_elems
+    if in_elems is None and args.input_dims is not None:
+        in_elems = elements(args.input_dims)
+    size = dtype_bytes(dtype)
+    whole = in_elems
+    if kind in _FULL_OUTPUT:
+        whole = out_elems if out_elems is not None else in_elems * args.group_size if in_elems and args.group_size else in_elems
+    elif kind in _P2P or kind in ("broadcast", "scatter"):
+        whole = max(in_elems or 0, out_elems or 0) or None
+    peer = {"send": args.dst_rank, "recv": args.src_rank}.get(kind)
+    if peer is None and kind == "send_recv":
+        peer = next((end for end in (args.src_rank, args.dst_rank) if end is not None and end != rank), None)
+    return Described(kind, kind in _P2P, peer, dtype, in_elems, out_elems, None if size is None or whole is None else whole * size)
+
+
+def elements(dims: str) -> int | None:
+    """Elements of the tensors in the first argument that has any, from ``Input Dims`` text."""
+    try:
+        value = msgspec.json.decode(dims)
+    except msgspec.DecodeError:
+        return None
+    for argument in value if isinstance(value, list) else []:
+        if (count := _count(argument)) is not None:
+            return count
+    return None
+
+
+def _count(value: object) -> int | None:
+    if not isinstance(value, list) or not value:
+        return None
+    if all(isinstance(item, int) for item in value):
+        return int(np.prod([int(item) for item in value], dtype=np.int64))
+    counts = [count for item in value if (count := _count(item)) is not None]
+    return sum(counts) if counts else None
+
+
+def _input_type(args: CommArgs) -> str | None:
+    if args.input_type is None:
+        return None
+    for word in _CANONICAL_TYPE.findall(args.input_type):
+        if dtype_bytes(word) is not None:
+            return str(word)
+    return None

@@ -1,0 +1,102 @@
+"""Device activities as rows, and statistics per signature: the same work on every rank can then be compared."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from diagnose.analysis.rank.steps import HostWindows, step_of
+from diagnose.comm_names import comm_span
+from diagnose.store.rank_trace import CLASS_NAMES, NO_CORRELATION, UNKNOWN, Activities, RankTrace
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from diagnose.analysis.rank.launches import Launches
+
+
+def kernel_rows(trace: RankTrace, activities: Activities, launches: Launches, group: NDArray[np.int64], number: NDArray[np.int64]) -> pl.DataFrame:
+    """One row an activity; names as a dictionary so that the shard stays small."""
+    names = pl.Series(trace.names, dtype=pl.String)
+    return pl.DataFrame(
+        {
+            "device": activities.device, "stream": activities.stream, "start_ns": activities.start_ns, "dur_ns": activities.dur_ns,
+            "class": pl.Series(CLASS_NAMES)[activities.klass.astype(np.int64)], "name": names[activities.name.astype(np.int64)],
+            "correlation": _nullable(activities.correlation, NO_CORRELATION), "launch_ns": _nullable(launches.start_ns, UNKNOWN),
+            "step": _step(group, number), "graph": launches.shared,
+        }
+    )  # fmt: skip
+
+
+def kernel_stats(trace: RankTrace, activities: Activities, group: NDArray[np.int64], number: NDArray[np.int64]) -> pl.DataFrame:
+    """One row a (step, signature)."""
+    frame = pl.DataFrame(
+        {
+            "step": _step(group, number), "klass": activities.klass.astype(np.int64), "code": activities.name.astype(np.int64),
+            "signature": activities.signature, "dur_ns": activities.dur_ns, "size": _nullable(activities.size_bytes, UNKNOWN),
+        }
+    )  # fmt: skip
+    return _summarise(frame, trace.names)
+
+
+def operator_stats(trace: RankTrace, windows: HostWindows) -> pl.DataFrame:
+    """Outermost operators of CPU runs as if they were kernels, class cpu_op; communication spans are left out."""
+    calls = trace.operators
+    is_comm = np.fromiter((comm_span(name) is not None for name in trace.names), bool, len(trace.names))
+    keep = outermost(calls.start_ns, calls.end_ns, calls.thread) & ~is_comm[calls.name] if len(calls.name) else np.zeros(0, bool)
+    codes = calls.name[keep].astype(np.int64)
+    signatures = np.array([_signature(name) for name in trace.names], np.int64)
+    step = step_of(windows, calls.start_ns[keep])
+    frame = pl.DataFrame(
+        {
+            "step": _step(step, windows.number), "klass": np.full(len(codes), len(CLASS_NAMES), np.int64), "code": codes,
+            "signature": signatures[codes] if len(codes) else np.empty(0, np.int64), "dur_ns": calls.dur_ns[keep],
+            "size": pl.Series([None] * len(codes), dtype=pl.Int64),
+        }
+    )  # fmt: skip
+    return _summarise(frame, trace.names)
+
+
+def outermost(start: NDArray[np.int64], end: NDArray[np.int64], thread: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Events that lie in no earlier event of their thread; rows are ordered by start, longer first among equals."""
+    result = np.zeros(len(start), bool)
+    for one in np.unique(thread):
+        rows = np.flatnonzero(thread == one)
+        reach = np.maximum.accumulate(end[rows])
+        result[rows] = np.concatenate(([True], start[rows][1:] >= reach[:-1]))
+    return result
+
+
+def _summarise(frame: pl.DataFrame, names: list[str]) -> pl.DataFrame:
+    stats = frame.group_by("step", "klass", "code", "signature").agg(
+        pl.len().cast(pl.Int64).alias("count"),
+        pl.col("dur_ns").sum().alias("total_ns"),
+        pl.col("dur_ns").median().round().cast(pl.Int64).alias("median_ns"),
+        pl.when(pl.col("size").is_not_null().any()).then(pl.col("size").sum()).alias("bytes"),
+    )
+    classes = pl.Series([*CLASS_NAMES, "cpu_op"])
+    return stats.select(
+        "step",
+        classes[stats["klass"]].alias("class"),
+        pl.Series(names, dtype=pl.String)[stats["code"]].alias("name") if len(stats) else pl.lit(None, pl.String).alias("name"),
+        "signature", "count", "total_ns", "median_ns", "bytes",
+    ).sort("step", "class", "signature")  # fmt: skip
+
+
+def _signature(name: str) -> int:
+    return int.from_bytes(hashlib.blake2b(name.encode("utf-8", "replace"), digest_size=8).digest(), signed=True)
+
+
+def _nullable(values: NDArray[np.int64], absent: int) -> pl.Series:
+    series = pl.Series(values)
+    return series.set(series == absent, None)
+
+
+def _step(group: NDArray[np.int64], number: NDArray[np.int64]) -> pl.Series:
+    if not len(number):
+        return pl.Series([None] * len(group), dtype=pl.Int64)
+    series = pl.Series(number[np.maximum(group, 0)], dtype=pl.Int64)
+    return series.set(pl.Series(group < 0), None) if len(group) else series

@@ -1,0 +1,87 @@
+"""Which steps count: warm-up, checkpoint, cut and unusable steps are named and left out of statistics."""
+
+from __future__ import annotations
+
+import polars as pl
+
+_CUT_RATIO = 0.5
+"""A first or last host window below half the median was cut by the profiler's window."""
+
+_OUTLIER_MADS = 5.0
+_OUTLIER_RATIO = 1.25
+_MIN_STEPS_FOR_OUTLIERS = 4
+
+
+def label_steps(steps: pl.DataFrame, breakdown: pl.DataFrame, ranks: pl.DataFrame) -> pl.DataFrame:
+    """Steps with label and why. Grain (rank, step).
+
+    A step is warm-up when it leads the run and is above median + 5 MAD (and 1.25 x median) on all ranks, checkpoint
+    when later, on all ranks, and exposed copies or silence of the host explain it; a slow step that only some ranks
+    have is a finding and never a label. Source: algorithms, step segmentation.
+    """
+    lost = {rank: why for rank, why in ranks.iter_rows() if why}
+    frame = steps.with_columns(
+        (pl.col("host_end_ns") - pl.col("host_start_ns")).alias("_host"),
+    ).with_columns(
+        pl.col("_host").median().over("rank").alias("_host_median"),
+        pl.col("step").min().over("rank").alias("_first"),
+        pl.col("step").max().over("rank").alias("_last"),
+        pl.len().over("rank").alias("_count"),
+    )
+    edge = (pl.col("step") == pl.col("_first")) | (pl.col("step") == pl.col("_last"))
+    cut = edge & (pl.col("_count") > 2) & (pl.col("_host") < _CUT_RATIO * pl.col("_host_median"))
+    label = pl.when(pl.col("rank").is_in(list(lost))).then(pl.lit("lost_capture")).when(cut).then(pl.lit("cut"))
+    label = label.otherwise(pl.col("label"))
+    why = (
+        pl.when(pl.col("rank").is_in(list(lost))).then(pl.col("rank").replace_strict(lost, default=None, return_dtype=pl.String))
+        .when(cut).then(pl.lit("the profiler's window cut this step"))
+        .otherwise(pl.col("why"))
+    )  # fmt: skip
+    frame = frame.with_columns(label.alias("label"), why.alias("why"))
+    slow = _slow_on_all(frame)
+    checkpoint = _checkpoint_like(slow, breakdown)
+    labels = {step: ("warm_up", "leads the run and is slow on all ranks") for step in _leading(slow)}
+    labels |= {step: ("checkpoint", "slow on all ranks, spent in copies or outside the training loop") for step in checkpoint if step not in labels}
+    for step, (name, text) in labels.items():
+        chosen = (pl.col("step") == step) & (pl.col("label") == "normal")
+        frame = frame.with_columns(
+            pl.when(chosen).then(pl.lit(text)).otherwise(pl.col("why")).alias("why"),
+            pl.when(chosen).then(pl.lit(name)).otherwise(pl.col("label")).alias("label"),
+        )
+    return frame.drop("_host", "_host_median", "_first", "_last", "_count")
+
+
+def _slow_on_all(frame: pl.DataFrame) -> pl.DataFrame:
+    """Steps slow on every rank, with how slow; empty for runs too short to know."""
+    normal = frame.filter(pl.col("label") == "normal")
+    per_rank = normal.with_columns(
+        pl.col("step_ns").median().over("rank").alias("median"),
+        pl.len().over("rank").alias("count"),
+    ).with_columns((pl.col("step_ns") - pl.col("median")).abs().median().over("rank").alias("mad"))
+    limit = pl.max_horizontal(pl.col("median") + _OUTLIER_MADS * pl.col("mad"), _OUTLIER_RATIO * pl.col("median"))
+    judged = per_rank.filter(pl.col("count") >= _MIN_STEPS_FOR_OUTLIERS).with_columns((pl.col("step_ns") > limit).alias("slow"))
+    return (
+        judged.group_by("step")
+        .agg(pl.col("slow").all(), (pl.col("step_ns") / pl.col("median")).median().alias("ratio"), pl.len().alias("ranks"))
+        .sort("step")
+    )
+
+
+def _leading(slow: pl.DataFrame) -> list[int]:
+    steps: list[int] = []
+    for step, is_slow in slow.select("step", "slow").iter_rows():
+        if not is_slow:
+            break
+        steps.append(step)
+    return steps if len(steps) < len(slow) else []
+
+
+def _checkpoint_like(slow: pl.DataFrame, breakdown: pl.DataFrame) -> list[int]:
+    """Steps slow everywhere whose excess is copies or idle time of some rank, not its compute or its transfers."""
+    if slow.is_empty() or breakdown.is_empty():
+        return []
+    parts = breakdown.with_columns((pl.col("exposed_memcpy_ns") + pl.col("idle_ns")).alias("away"))
+    parts = parts.with_columns(pl.col("away").median().over("rank").alias("usual"), pl.col("span_ns").median().over("rank").alias("span"))
+    excess = parts.group_by("step").agg(((pl.col("away") - pl.col("usual")) / pl.col("span")).max().alias("excess"))
+    joined = slow.filter(pl.col("slow")).join(excess, on="step")
+    return joined.filter(pl.col("excess") > 0.5 * (pl.col("ratio") - 1)).get_column("step").sort().to_list()

@@ -1,0 +1,99 @@
+"""Columns that grow chunk by chunk, and codes for names."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from diagnose.store.rank_trace import Activities, Calls
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+
+class Names(dict[str, int]):
+    """Name to code; a new name gets the next one."""
+
+    def __missing__(self, name: str) -> int:
+        code = self[name] = len(self)
+        return code
+
+
+class Threads(dict[object, int]):
+    """Thread id as written (int, digits, "stream 7", other text) to an integer."""
+
+    def __missing__(self, thread: object) -> int:
+        if isinstance(thread, int | float):
+            code = int(thread)
+        else:
+            digits = "".join(filter(str.isdigit, str(thread)))
+            code = int(digits[:18]) if digits else -int.from_bytes(hashlib.blake2b(str(thread).encode(), digest_size=6).digest())
+        self[thread] = code
+        return code
+
+
+class CallColumns:
+    """Columns of Calls."""
+
+    def __init__(self) -> None:
+        self._parts: list[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]] = []
+
+    def add(
+        self,
+        start_ns: NDArray[np.int64],
+        dur_ns: NDArray[np.int64],
+        names: Sequence[int],
+        threads: Sequence[int],
+        refs: Sequence[int] | None,
+    ) -> None:
+        """Append one chunk of rows; ``refs`` None means none has one."""
+        ref = np.full(len(start_ns), -1, np.int64) if refs is None else np.array(refs, np.int64)
+        self._parts.append((start_ns, dur_ns, np.array(names, np.int32), np.array(threads, np.int64), ref))
+
+    def calls(self) -> Calls:
+        """All rows ordered by start, longer first among equals, so that parents precede children."""
+        columns = [_joined([part[index] for part in self._parts], dtype) for index, dtype in enumerate(_CALL_TYPES)]
+        self._parts.clear()
+        order = np.lexsort((-columns[1], columns[0])) if not _is_sorted(columns[0]) else slice(None)
+        return Calls(*(column[order] for column in columns))
+
+
+_CALL_TYPES = (np.int64, np.int64, np.int32, np.int64, np.int64)
+_ACTIVITY_TYPES = (np.int64, np.int64, np.int32, np.int8, np.int32, np.int64, np.int64, np.int64, np.int64, np.int32)
+
+
+class ActivityColumns:
+    """Columns of Activities, row by row: they are few."""
+
+    def __init__(self) -> None:
+        self._parts: list[tuple[NDArray[np.int64], NDArray[np.int64], list[tuple[int, ...]]]] = []
+
+    def add(self, start_ns: NDArray[np.int64], dur_ns: NDArray[np.int64], rows: list[tuple[int, ...]]) -> None:
+        """Append; each row is (name, class, device, stream, correlation, bytes, signature, args)."""
+        if rows:
+            self._parts.append((start_ns, dur_ns, rows))
+
+    def activities(self) -> Activities:
+        """All rows ordered by start."""
+        columns: list[NDArray[np.int64]] = [
+            _joined([part[0] for part in self._parts], np.int64),
+            _joined([part[1] for part in self._parts], np.int64),
+        ]
+        tables = [np.array(part[2], np.int64) for part in self._parts]
+        table = np.concatenate(tables) if tables else np.empty((0, 8), np.int64)
+        self._parts.clear()
+        columns += [table[:, index].astype(dtype) for index, dtype in enumerate(_ACTIVITY_TYPES[2:])]
+        order = np.lexsort((columns[1], columns[0]))
+        return Activities(*(column[order] for column in columns))  # type: ignore[arg-type]
+
+
+def _joined(parts: Sequence[NDArray[np.int64] | NDArray[np.int32]], dtype: type) -> NDArray[np.int64]:
+    return np.concatenate(parts).astype(dtype, copy=False) if parts else np.empty(0, dtype)
+
+
+def _is_sorted(values: NDArray[np.int64]) -> bool:
+    return bool(np.all(values[1:] > values[:-1]))

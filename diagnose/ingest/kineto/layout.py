@@ -1,0 +1,86 @@
+"""Where the events of a trace lie in its bytes, and how the writer laid them out.
+
+All events of one file come from one serialiser, so the text between two events (close, comma, open, first key) is
+a constant. Learning it from the file lets a chunk be cut at events with one memory search, whatever the writer:
+Kineto of any age, ``json.dump``, compact. Events that do not start with it stay glued to the one before and are
+decoded with it; nothing depends on the guess being right.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}\[\]]', re.DOTALL)
+_EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
+_NEXT_EVENT = re.compile(rb'\s*,(\s*)\{(\s*)"(\w+)"(\s*:\s*)("?)')
+_CATEGORY = re.compile(rb'X"(\s*,\s*"cat"\s*:\s*")\w+"(\s*,\s*"name"\s*:\s*")')
+_FIRST_KEYS = (b"ph", b"name", b"cat")
+_SAMPLE_EVENTS = 50
+
+
+class Layout(NamedTuple):
+    """``separator`` = ``close`` + what follows up to the value of the first key; ``open`` starts an event."""
+
+    separator: bytes
+    open: bytes
+    close: bytes
+    category: tuple[bytes, bytes] | None
+    """Text around the category of a complete event that starts with its phase; None for other orders of keys."""
+
+
+def events_start(text: bytes | bytearray) -> int | None:
+    """Position just after the opening bracket of the event list; None while it has not been seen."""
+    match = _EVENTS_KEY.search(text)
+    if match:
+        return match.end()
+    stripped = text[:64].lstrip(b"\xef\xbb\xbf \t\r\n")
+    if stripped.startswith(b"["):
+        return text.index(b"[") + 1
+    return None
+
+
+def object_end(text: bytes, start: int) -> int | None:
+    """Position after the JSON object that opens at ``start``; None when it is cut."""
+    depth = 0
+    for token in _TOKEN.finditer(text, start):
+        mark = text[token.start()]
+        if mark in b"{[":
+            depth += 1
+        elif mark in b"}]":
+            depth -= 1
+            if depth == 0:
+                return token.end()
+    return None
+
+
+def learn_layout(text: bytes) -> Layout | None:
+    """The layout of the events in ``text``, which starts inside the list; None with fewer than two events."""
+    start = text.find(b"{")
+    if start < 0:
+        return None
+    best: tuple[int, Layout] | None = None
+    position = start
+    for _ in range(_SAMPLE_EVENTS):
+        end = object_end(text, position)
+        follow = _NEXT_EVENT.match(text, end) if end is not None else None
+        if end is None or follow is None:
+            break
+        body = text[position : end - 1]
+        close = body[len(body.rstrip()) :] + b"}"
+        before, inside, key, colon, quote = follow.groups()
+        comma = text[end : follow.start(1)]
+        for candidate in dict.fromkeys((key, *_FIRST_KEYS)):
+            opening = b"{" + inside + b'"' + candidate + b'"' + colon
+            if quote and candidate in (*_FIRST_KEYS, key):
+                opening += quote
+            layout = Layout(close + comma + before + opening, opening, close, None)
+            count = text.count(layout.separator)
+            if best is None or count > best[0]:
+                best = count, layout
+        position = follow.start() + text[follow.start() : follow.end()].index(b"{")
+    if best is None:
+        return None
+    layout = best[1]
+    category = _CATEGORY.search(text) if b'"ph"' in layout.open else None
+    return layout._replace(category=(category[1], category[2])) if category else layout

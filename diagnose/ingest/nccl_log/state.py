@@ -1,0 +1,145 @@
+"""What is known so far of each process and its communicators while a log is read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from diagnose.ingest.nccl_log.transport import parse_via
+
+if TYPE_CHECKING:
+    from diagnose.ingest.comm_rows import Rows
+
+VIAS_KEPT = 60_000
+"""Distinct connection lines kept before they become rows: some 20 MB."""
+
+
+@dataclass(slots=True)
+class Communicator:
+    """One process's view of a communicator; field names are the columns."""
+
+    comm: str
+    line: int
+    comm_id: str | None = None
+    parent: str | None = None
+    api: str | None = None
+    comm_rank: int | None = None
+    nranks: int | None = None
+    nnodes: int | None = None
+    local_ranks: int | None = None
+    mnnvl: bool | None = None
+    cuda_device: int | None = None
+    nvml_device: int | None = None
+    bus_id: str | None = None
+    state: str | None = None
+    started_line: int | None = None
+    init_ns: int | None = None
+    bootstrap_ns: int | None = None
+    bootstrap_recv_ns: int | None = None
+    connect_ns: int | None = None
+    coll_channels: int | None = None
+    nvls_channels: int | None = None
+    collnet_channels: int | None = None
+    p2p_channels: int | None = None
+    connected: bool | None = None
+
+
+@dataclass(slots=True)
+class Process:
+    """One process, or the nameless one of a log whose prefixes were removed."""
+
+    host: str | None
+    pid: int | None
+    first_line: int
+    rank: int | None = None
+    device: int | None = None
+    library: str = "nccl"
+    version: str | None = None
+    driver_version: int | None = None
+    network: str | None = None
+    plugin: str | None = None
+    nvls: bool | None = None
+    all_direct_p2p: bool | None = None
+    lines: int = 0
+    last_rc: int | None = None
+    comms: dict[str, Communicator] = field(default_factory=dict)
+    by_thread: dict[int | None, Communicator] = field(default_factory=dict)
+    by_device: dict[int | None, Communicator] = field(default_factory=dict)
+    last_comm: Communicator | None = None
+    bootstrap_recv_ns: int | None = None
+    vias: dict[tuple[int | None, int | None, bytes], list[int]] = field(default_factory=dict)
+    env: dict[str, str] = field(default_factory=dict)
+    nets: set[tuple[str, int | None, str]] = field(default_factory=set)
+    topology: set[tuple[str, str, str]] = field(default_factory=set)
+
+    def communicator(self, comm: str, line: int, thread: int | None, device: int | None) -> Communicator:
+        """The communicator of that pointer; a pointer whose communicator ended begins a new one."""
+        found = self.comms.get(comm)
+        if found is None:
+            found = self.comms[comm] = Communicator(comm, line)
+        self.by_thread[thread] = self.by_device[device] = self.last_comm = found
+        return found
+
+    def current(self, thread: int | None, device: int | None) -> Communicator | None:
+        """The communicator that a line of this thread most likely speaks of."""
+        return self.by_thread.get(thread) or self.by_device.get(device) or self.last_comm
+
+
+_PROCESS_COLUMNS = (
+    "host",
+    "pid",
+    "rank",
+    "device",
+    "library",
+    "version",
+    "driver_version",
+    "network",
+    "plugin",
+    "nvls",
+    "all_direct_p2p",
+    "lines",
+    "first_line",
+    "last_rc",
+)
+_COMM_COLUMNS = tuple(Communicator.__dataclass_fields__)
+
+
+def write_process(rows: Rows, path: str, process: Process) -> None:
+    """Rows of a process and its communicators."""
+    rows.add("comm_process", {"path": path, **{name: getattr(process, name) for name in _PROCESS_COLUMNS}})
+    for comm in process.comms.values():
+        values = {name: getattr(comm, name) for name in _COMM_COLUMNS}
+        rows.add("communicator", {"path": path, "host": process.host, "pid": process.pid, **values})
+
+
+def write_vias(rows: Rows, path: str, process: Process, nranks: int) -> tuple[int, tuple[int, str] | None]:
+    """Rows of the connections kept so far; returns how many lines were torn, with the first of them.
+
+    ``nranks`` is the greatest size of a communicator in the log, 0 when unknown: no rank can reach it.
+    """
+    torn, example = 0, None
+    for (thread, device, message), (line, count) in process.vias.items():
+        text = message.decode("utf-8", "replace")
+        via = parse_via(text)
+        comm = process.current(thread, device)
+        if via is None or (nranks > 0 and max(via.source, via.target or 0) >= nranks):
+            torn += count
+            example = example or (line, text)
+            continue
+        rows.add_tuple(
+            "channel",
+            (
+                path,
+                line,
+                process.host,
+                process.pid,
+                process.rank,
+                via.comm or (None if comm is None else comm.comm),
+                *via[:7],
+                *via[7:13],
+                count,
+            ),
+        )
+    process.vias.clear()
+    return torn, example
+
