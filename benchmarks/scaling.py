@@ -52,7 +52,9 @@ def result_of(table: dict, gpus: list[int] | None, stated: ScalingType, sizes: t
     unit = read_unit(table["unit"])
     points = [p for p in table["points"] if gpus is None or p["gpus"] in gpus]
     rows = [ScalingRow(place=f"point {n}", gpus=p["gpus"], value=float(p["value"])) for n, p in enumerate(points, 1)]
-    return analyse(build_curve(rows, unit=unit.label, kind=unit.kind, seconds=unit.seconds, stated_type=stated), sizes=sizes)
+    return analyse(
+        build_curve(rows, unit=unit.label, kind=unit.kind, seconds=unit.seconds, stated_type=stated), sizes=sizes
+    )
 
 
 def stated_type(table: dict) -> ScalingType:
@@ -61,7 +63,11 @@ def stated_type(table: dict) -> ScalingType:
 
 
 def is_clean(table: dict) -> bool:
-    return bool(table.get("leave_last_out")) and not table["class"].startswith("trap") and table["class"] not in NO_PREDICTION
+    return (
+        bool(table.get("leave_last_out"))
+        and not table["class"].startswith("trap")
+        and table["class"] not in NO_PREDICTION
+    )
 
 
 def case(table: dict, stated: ScalingType) -> Case:
@@ -72,7 +78,7 @@ def case(table: dict, stated: ScalingType) -> Case:
     prediction = next(p for p in result.predictions if p.gpus == test)
     if prediction.value is None or prediction.interval is None:
         raise ValueError(f"{table['id']}: no prediction")
-    train = [p for p in result.curve.points]
+    train = result.curve.points
     errors = {"ours": prediction.value / truth - 1, "persist": train[-1].rate * test / train[-1].gpus / truth - 1}
     errors |= {law.name: law.rate(test) / truth - 1 for law in result.classics}
     low, high = prediction.interval
@@ -96,11 +102,16 @@ def print_errors(cases: list[Case], title: str) -> None:
         if chosen:
             cover = sum(c.inside for c in chosen) / len(chosen)
             half = statistics.median(c.half_width for c in chosen)
-            print(f"| {name} | {len(chosen)} | {' '.join(line(chosen, law) for law in LAWS)} {cover:.0%} | {half:.1%} |")
+            print(
+                f"| {name} | {len(chosen)} | {' '.join(line(chosen, law) for law in LAWS)} {cover:.0%} | {half:.1%} |"
+            )
 
 
 def print_traps(found: list[dict]) -> None:
-    print("\nTrap tables, all points given: what is said\n\n| table | class | codes | points used | first warnings |\n|---|---|---|---|---|")
+    print(
+        "\nTrap tables, all points given: what is said\n\n| table | class | codes | points used | first warnings "
+        "|\n|---|---|---|---|---|"
+    )
     for table in found:
         result = result_of(table, None, stated_type(table))
         codes = ", ".join(w.code for w in result.warnings) or "none"
@@ -114,7 +125,9 @@ def main() -> None:
     clean = [table for table in found if is_clean(table)]
     print_errors([case(table, "unknown") for table in clean], "Scaling type not stated")
     print_errors([case(table, stated_type(table)) for table in clean], "Scaling type as each table states it")
-    print_traps([table for table in found if not is_clean(table) or table["class"] == "tier_cliff" or table.get("warn")])
+    print_traps(
+        [table for table in found if not is_clean(table) or table["class"] == "tier_cliff" or table.get("warn")]
+    )
 
 
 if __name__ == "__main__":

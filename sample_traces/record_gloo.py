@@ -96,7 +96,11 @@ def collect(options: argparse.Namespace, folder: Path) -> None:
         "world_size": options.ranks,
         "profiled_steps": list(range(WAIT + WARMUP, WAIT + WARMUP + options.steps)),
         "faults": [] if slow is None else [fault],
-        "expected": {"bottleneck": "compute" if slow is None else "straggler", "network_bound": None},
+        "expected": {
+            "bottleneck": "compute" if slow is None else "straggler",
+            "also_right": [] if slow is None else ["imbalance"],  # more calls of equal shape: load, not hardware
+            "network_bound": None,
+        },
         "step_wall_ns": {f"rank{r}": v for r, v in steps.items()},
     }
     (options.out / "truth.yaml").write_text(yaml.safe_dump({"truth": answer}, sort_keys=False, width=110))

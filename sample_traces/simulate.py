@@ -1,7 +1,7 @@
 """Writes the files of a simulated training run, with its answer key.
 
-    python sample_traces/simulate.py --scenario slow_node --ranks 8 --layout fsdp --steps 8 --seed 1 --out DIR
-    python sample_traces/simulate.py --list
+python sample_traces/simulate.py --scenario slow_node --ranks 8 --layout fsdp --steps 8 --seed 1 --out DIR
+python sample_traces/simulate.py --list
 """
 
 from __future__ import annotations
@@ -87,7 +87,8 @@ def main() -> int:
         logs=not options.no_logs,
         level=options.level,
     )
-    print(f"{options.out}: {run.timeline.median_step_ns() / 1e6:.1f} ms a step, {run.without_fault_ns / 1e6:.1f} without the fault")
+    found, clean = run.timeline.median_step_ns() / 1e6, run.without_fault_ns / 1e6
+    print(f"{options.out}: {found:.1f} ms a step, {clean:.1f} without the fault")
     return 0
 
 

@@ -24,11 +24,11 @@ def label_steps(steps: pl.DataFrame, breakdown: pl.DataFrame, ranks: pl.DataFram
         (pl.col("host_end_ns") - pl.col("host_start_ns")).alias("_host"),
     ).with_columns(
         pl.col("_host").median().over("rank").alias("_host_median"),
-        pl.col("step").min().over("rank").alias("_first"),
-        pl.col("step").max().over("rank").alias("_last"),
+        pl.col("host_start_ns").min().over("rank").alias("_first"),
+        pl.col("host_start_ns").max().over("rank").alias("_last"),
         pl.len().over("rank").alias("_count"),
     )
-    edge = (pl.col("step") == pl.col("_first")) | (pl.col("step") == pl.col("_last"))
+    edge = (pl.col("host_start_ns") == pl.col("_first")) | (pl.col("host_start_ns") == pl.col("_last"))
     cut = edge & (pl.col("_count") > 2) & (pl.col("_host") < _CUT_RATIO * pl.col("_host_median"))
     label = pl.when(pl.col("rank").is_in(list(lost))).then(pl.lit("lost_capture")).when(cut).then(pl.lit("cut"))
     label = label.otherwise(pl.col("label"))
@@ -62,8 +62,8 @@ def _slow_on_all(frame: pl.DataFrame) -> pl.DataFrame:
     judged = per_rank.filter(pl.col("count") >= _MIN_STEPS_FOR_OUTLIERS).with_columns((pl.col("step_ns") > limit).alias("slow"))
     return (
         judged.group_by("step")
-        .agg(pl.col("slow").all(), (pl.col("step_ns") / pl.col("median")).median().alias("ratio"), pl.len().alias("ranks"))
-        .sort("step")
+        .agg(pl.col("slow").all(), (pl.col("step_ns") / pl.col("median")).median().alias("ratio"), pl.col("start_ns").min())
+        .sort("start_ns")
     )
 
 

@@ -26,16 +26,46 @@ _HOURS = {"min": 1 / 60, "h": 1.0, "d": 24.0}
 
 @click.command()
 @click.argument("paths", nargs=-1, required=True)
-@click.option("--predict", "sizes", type=click.IntRange(min=1), multiple=True, metavar="N", help="Predict this size; repeatable. Default: twice the largest.")
-@click.option("--type", "stated", type=click.Choice(["weak", "strong"]), help="weak: work grows with the size; strong: the global batch is fixed.")
-@click.option("--base", metavar="TABLE", help="An earlier table or store folder of the same job: report a regression against it.")
+@click.option(
+    "--predict",
+    "sizes",
+    type=click.IntRange(min=1),
+    multiple=True,
+    metavar="N",
+    help="Predict this size; repeatable. Default: twice the largest.",
+)
+@click.option(
+    "--type",
+    "stated",
+    type=click.Choice(["weak", "strong"]),
+    help="weak: work grows with the size; strong: the global batch is fixed.",
+)
+@click.option(
+    "--base", metavar="TABLE", help="An earlier table or store folder of the same job: report a regression against it."
+)
 @click.option("--table", metavar="ID", help="Which table of a YAML file with several.")
-@click.option("--cost-per-gpu-hour", type=click.FloatRange(min=0, min_open=True), help="Price, for cost per unit of work and --budget.")
-@click.option("--work", type=click.FloatRange(min=0, min_open=True), help="Units of work to do (tokens, samples), for --deadline and --budget.")
-@click.option("--deadline", metavar="TIME", help="Finish --work within this time (72h, 3d): the smallest size that does.")
-@click.option("--budget", type=click.FloatRange(min=0, min_open=True), help="Spend at most this on --work: the fastest size that does.")
+@click.option(
+    "--cost-per-gpu-hour",
+    type=click.FloatRange(min=0, min_open=True),
+    help="Price, for cost per unit of work and --budget.",
+)
+@click.option(
+    "--work",
+    type=click.FloatRange(min=0, min_open=True),
+    help="Units of work to do (tokens, samples), for --deadline and --budget.",
+)
+@click.option(
+    "--deadline", metavar="TIME", help="Finish --work within this time (72h, 3d): the smallest size that does."
+)
+@click.option(
+    "--budget",
+    type=click.FloatRange(min=0, min_open=True),
+    help="Spend at most this on --work: the fastest size that does.",
+)
 @click.option("--format", "form", type=click.Choice(["text", "json", "md", "html"]), default="text", show_default=True)
-@click.option("--output", default="-", show_default=True, metavar="FILE", help="Where the report goes; - is standard output.")
+@click.option(
+    "--output", default="-", show_default=True, metavar="FILE", help="Where the report goes; - is standard output."
+)
 @click.option("--svg", metavar="FILE", help="Also write the chart as SVG.")
 @click.option("--force", is_flag=True, help="Overwrite existing files.")
 def scaling(
@@ -55,7 +85,7 @@ def scaling(
 ) -> None:
     """Fit a scaling curve to PATHS and say where more stops helping.
 
-    PATHS is one table (CSV or YAML: gpus,value,unit; - reads it from standard input), or run stores, or folders of them.
+    PATHS is one table (CSV or YAML: gpus,value,unit; - is standard input), or run stores, or folders of them.
     """
     from diagnose.analysis.scaling.analyse import analyse
     from diagnose.findings.scaling import curve_regression
@@ -86,7 +116,9 @@ def _goals(cost: float | None, work: float | None, deadline: str | None, budget:
         raise UsageError("--deadline and --budget need --work: how many tokens or samples are to be done")
     if budget is not None and cost is None:
         raise UsageError("--budget needs --cost-per-gpu-hour")
-    return Goals(cost_per_gpu_hour=cost, deadline_hours=None if deadline is None else _hours(deadline), budget=budget, work=work)
+    return Goals(
+        cost_per_gpu_hour=cost, deadline_hours=None if deadline is None else _hours(deadline), budget=budget, work=work
+    )
 
 
 def _hours(text: str) -> float:
@@ -117,7 +149,8 @@ def _files(path: str) -> list[Path]:
     if stores:
         return stores
     raise SourceError(
-        f"{where} holds no run store (*{STORE_ENDING}): make one of each run with `diagnose run FOLDER -o NAME{STORE_ENDING}`, then give this folder again"
+        f"{where} holds no run store (*{STORE_ENDING}): make one of each run with `diagnose run FOLDER -o "
+        f"NAME{STORE_ENDING}`, then give this folder again"
     )
 
 
@@ -129,11 +162,22 @@ def _from_table(path: Path, table: str | None, stated: ScalingType) -> Curve:
         read = read_text(decode(sys.stdin.buffer.read(), "standard input"), "standard input", table=table)
     else:
         read = read_table(path, table=table)
-    if len({row.gpus for row in read.rows}) < 2:
-        raise SourceError(f"{path} has one size only ({read.rows[0].gpus}): scaling needs at least two, three for a curve")
     said: Literal["weak", "strong", "unknown"] = stated if stated != "unknown" else read.stated_type
     unit = read.unit
-    return build_curve(read.rows, unit=unit.label, kind=unit.kind, seconds=unit.seconds, scale=read.scale, stated_type=said, notes=read.notes)
+    curve = build_curve(
+        read.rows,
+        unit=unit.label,
+        kind=unit.kind,
+        seconds=unit.seconds,
+        scale=read.scale,
+        stated_type=said,
+        notes=read.notes,
+    )
+    sizes = {point.gpus for point in curve.points}
+    if len(sizes) < 2:
+        name = "standard input" if str(path) == "-" else str(path)
+        raise SourceError(f"{name} has one size only ({sizes.pop()}): scaling needs at least two, three for a curve")
+    return curve
 
 
 def _from_stores(paths: Sequence[Path], stated: ScalingType) -> tuple[Curve, Estimate | None]:
@@ -144,7 +188,12 @@ def _from_stores(paths: Sequence[Path], stated: ScalingType) -> tuple[Curve, Est
     read = read_stores(paths)
     one = next(iter(read.runs)) if len({row.gpus for row in read.rows}) == 1 else None
     curve = build_curve(
-        read.rows, unit=read.unit, kind=read.kind, seconds=read.seconds, notes=read.notes, stated_type=_assumed(stated, read.kind)
+        read.rows,
+        unit=read.unit,
+        kind=read.kind,
+        seconds=read.seconds,
+        notes=read.notes,
+        stated_type=_assumed(stated, read.kind),
     )
     return curve, None if one is None else estimate(one)
 

@@ -1,4 +1,4 @@
-"""Findings of scaling curves: the plateau and its cause, a cliff between tiers, points that lie, one curve against another."""
+"""Findings of scaling curves: plateau and its cause, cliff between tiers, bad points, one curve against another."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ if TYPE_CHECKING:
 CRITICAL_EFFICIENCY = 0.6
 WARNING_EFFICIENCY = 0.8
 INFO_EFFICIENCY = 0.95
-"""At the largest size, against the smallest comparable one: below 60 % nearly half the machine is lost, below 80 % a fifth."""
+"""Efficiency at the largest size: below 60 % nearly half the machine is lost, below 80 % a fifth."""
 
 SMALLEST_REGRESSION = 0.03
 """Runs differ by 1 % without a cause: below 3 % two curves are not called different."""
 
 _ACTIONS = {
     "exposed_transfer": (
-        "Measure the bus bandwidth of the collectives at the largest size (`diagnose run`) and compare it with the link's.",
+        "Compare the bus bandwidth of the collectives at the largest size (`diagnose run`) with the link's.",
         "Hide more of the transfer: larger buckets earlier, gradient accumulation, sharding inside the node first.",
     ),
     "exposed_comm": ("Record traces on all ranks: only matched collectives tell waiting from moving data.",),
     "exposed_wait": (
         "Find who is waited for: `diagnose run` on the largest run names late ranks and their cause.",
-        "Waiting grows with the number of ranks even without a straggler: reduce the spread (input, garbage collection, sequence lengths).",
+        "Waiting grows with the ranks even without a straggler: reduce the spread (input, garbage collection).",
     ),
     "idle": ("See what the device waits for at the largest size: input, launch, synchronisation or pipeline bubbles.",),
-    "compute": ("Compare kernels and clocks at both ends: the same work per GPU takes longer, so batch, memory or throttling differ.",),
+    "compute": ("Compare kernels and clocks at both ends: batch, memory or throttling differ.",),
 }
 _GENERAL = (
-    "Record traces at two sizes and give their stores to `diagnose scaling`: the split by part names what bends the curve.",
+    "Record traces at two sizes and give their stores to `diagnose scaling`: the parts name what bends the curve.",
 )
 
 
@@ -72,15 +72,43 @@ def _plateau(result: ScalingResult) -> Finding | None:
     first = result.measured[0].gpus
     scale = result.curve.scale
     culprit = result.bend.culprit if result.bend else None
-    evidence = [Evidence(f"parallel efficiency at {last.gpus} {scale}, relative to {first}", last.efficiency, "ratio", "scaling table")]
-    evidence += [Evidence(item.text, item.gpus, scale, "fit") for item in (result.efficiency_floor, result.plateau) if item is not None]
+    evidence = [
+        Evidence(
+            f"parallel efficiency at {last.gpus} {scale}, relative to {first}",
+            last.efficiency,
+            "ratio",
+            "scaling table",
+        )
+    ]
+    evidence += [
+        Evidence(item.text, item.gpus, scale, "fit")
+        for item in (result.efficiency_floor, result.plateau)
+        if item is not None
+    ]
     if result.bend:
-        evidence += [Evidence(f"growth of {part.name} per unit of work", round(part.growth_ns), "ns", "breakdown") for part in result.bend.parts if part.growth_ns > 0]
-    message = f"{last.gpus} {scale} run at {last.efficiency:.0%} of the efficiency of {first}: {last.speedup:.2f} times the speed on {last.ideal:.4g} times the size."
-    message += f" {result.bend.text[0].upper()}{result.bend.text[1:]}." if result.bend and culprit else " What bends the curve is not known from throughput alone."
+        evidence += [
+            Evidence(f"growth of {part.name} per unit of work", round(part.growth_ns), "ns", "breakdown")
+            for part in result.bend.parts
+            if part.growth_ns > 0
+        ]
+    message = (
+        f"{last.gpus} {scale} run at {last.efficiency:.0%} of the efficiency of {first}: {last.speedup:.2f} "
+        f"times the speed on {last.ideal:.4g} times the size."
+    )
+    message += (
+        f" {result.bend.text[0].upper()}{result.bend.text[1:]}."
+        if result.bend and culprit
+        else " What bends the curve is not known from throughput alone."
+    )
     return Finding(
-        code="scaling_plateau", title="More GPUs help less and less", severity=severity, cause="scaling_plateau", message=message,
-        impact=Impact(step_ratio=1 - last.efficiency), confidence=0.9 if len(result.measured) >= 3 else 0.5, evidence=tuple(evidence),
+        code="scaling_plateau",
+        title="More GPUs help less and less",
+        severity=severity,
+        cause="scaling_plateau",
+        message=message,
+        impact=Impact(step_ratio=1 - last.efficiency),
+        confidence=0.9 if len(result.measured) >= 3 else 0.5,
+        evidence=tuple(evidence),
         actions=_ACTIONS.get(culprit or "", _GENERAL),
     )
 
@@ -91,13 +119,20 @@ def _cliff(result: ScalingResult) -> Finding | None:
         return None
     severity: Severity = "warning" if cliff.kept_ratio < WARNING_EFFICIENCY else "info"
     return Finding(
-        code="scaling_tier_cliff", title="Leaving the node costs speed", severity=severity, cause="scaling_plateau",
-        message=f"From {cliff.before_gpus} to {cliff.after_gpus} {result.curve.scale} each GPU keeps {cliff.kept_ratio:.0%} of its speed: "
-        "the network between nodes carries what the links inside a node carried before.",
-        impact=Impact(step_ratio=1 - cliff.kept_ratio), confidence=0.9 if cliff.next_marginal is not None else 0.5,
+        code="scaling_tier_cliff",
+        title="Leaving the node costs speed",
+        severity=severity,
+        cause="scaling_plateau",
+        message=(
+            f"From {cliff.before_gpus} to {cliff.after_gpus} {result.curve.scale} each GPU keeps "
+            f"{cliff.kept_ratio:.0%} of its speed: the network between nodes carries what the links inside a node "
+            "carried before."
+        ),
+        impact=Impact(step_ratio=1 - cliff.kept_ratio),
+        confidence=0.9 if cliff.next_marginal is not None else 0.5,
         evidence=(Evidence("speed per GPU kept when leaving the node", cliff.kept_ratio, "ratio", "scaling table"),),
         actions=(
-            "Check the transports of a two-node run: RDMA or sockets, GPUDirect, how many NICs are used (`diagnose run` with NCCL logs).",
+            "Check the transports of a two-node run (`diagnose run` with NCCL logs): RDMA, GPUDirect, NICs used.",
             "Shard inside the node first, so that less data crosses the network.",
         ),
     )
@@ -105,7 +140,11 @@ def _cliff(result: ScalingResult) -> Finding | None:
 
 def _bad_data(code: str, text: str) -> Finding:
     return Finding(
-        code=f"scaling_{code}", title=_DATA_TITLES[code], severity="info", cause="data_quality", message=text[0].upper() + text[1:] + ".",
+        code=f"scaling_{code}",
+        title=_DATA_TITLES[code],
+        severity="info",
+        cause="data_quality",
+        message=text[0].upper() + text[1:] + ".",
         actions=("Measure the point again with the same model, batch and software, or leave it out.",),
     )
 
@@ -129,13 +168,27 @@ def curve_regression(base: ScalingResult, new: ScalingResult) -> list[Finding]:
         return []
     worst_gpus, worst = max(slower, key=lambda item: item[1])
     loss = -math.expm1(-worst)
-    return [Finding(
-        code="scaling_regression", title="Slower than the base curve", severity="critical" if loss > 0.1 else "warning", cause="regression",
-        message=f"At {len(slower)} of {len(changes)} common sizes the new curve is slower, most at {worst_gpus}: {loss:.1%} less throughput. {_grows(changes)}",
-        impact=Impact(step_ratio=math.expm1(worst)), confidence=0.9 if len(slower) > 1 else 0.7,
-        evidence=tuple(Evidence(f"throughput change at {gpus}", math.expm1(-change), "ratio", "both tables") for gpus, change in changes),
-        actions=("Compare two runs at the worst size with `diagnose compare`: it names the part of the step that grew.",),
-    )]
+    return [
+        Finding(
+            code="scaling_regression",
+            title="Slower than the base curve",
+            severity="critical" if loss > 0.1 else "warning",
+            cause="regression",
+            message=(
+                f"At {len(slower)} of {len(changes)} common sizes the new curve is slower, most at "
+                f"{worst_gpus}: {loss:.1%} less throughput. {_grows(changes)}"
+            ),
+            impact=Impact(step_ratio=math.expm1(worst)),
+            confidence=0.9 if len(slower) > 1 else 0.7,
+            evidence=tuple(
+                Evidence(f"throughput change at {gpus}", math.expm1(-change), "ratio", "both tables")
+                for gpus, change in changes
+            ),
+            actions=(
+                "Compare two runs at the worst size with `diagnose compare`: it names the part of the step that grew.",
+            ),
+        )
+    ]
 
 
 def _grows(changes: Sequence[tuple[int, float]]) -> str:

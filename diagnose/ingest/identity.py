@@ -38,7 +38,7 @@ def rank_from_name(name: PurePosixPath, pattern: str | None = None) -> tuple[int
 def host_from_name(name: PurePosixPath) -> str | None:
     """The host in the name that torch's tensorboard handler gives its files, or a folder named for a host."""
     match = _TENSORBOARD.match(name.name)
-    if match:
+    if match and rank_from_name(name) is None:
         return match["host"]
     return next((part for part in reversed(name.parts[:-1]) if _HOST_FOLDER.match(part)), None)
 

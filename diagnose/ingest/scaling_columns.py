@@ -9,30 +9,91 @@ from typing import Literal, NamedTuple
 Kind = Literal["throughput", "per_gpu", "step_time", "step_rate", "time_to_train"]
 
 SIZES = {
-    "gpus": ("gpus", "gpu", "ngpus", "num gpus", "n gpus", "gpu count", "number of gpus", "world size", "worldsize", "ranks", "nranks",
-             "n ranks", "num ranks", "devices", "accelerators", "chips", "n", "processes"),
+    "gpus": (
+        "gpus",
+        "gpu",
+        "ngpus",
+        "num gpus",
+        "n gpus",
+        "gpu count",
+        "number of gpus",
+        "world size",
+        "worldsize",
+        "ranks",
+        "nranks",
+        "n ranks",
+        "num ranks",
+        "devices",
+        "accelerators",
+        "chips",
+        "n",
+        "processes",
+    ),
     "nodes": ("nodes", "node", "nnodes", "num nodes", "n nodes", "number of nodes", "servers", "machines"),
 }
 """Header words for the size. Hosts beside a column of GPUs tell the node size; alone they are the size."""
 
 HOSTS = ("hosts", "host", "nhosts", "num hosts")
 VALUES = ("value", "throughput", "performance", "perf", "speed", "result", "measurement")
-STEP_TIMES = ("step time", "steptime", "step s", "step", "iteration time", "iter time", "time per step", "time per iteration", "step duration",
-              "step time median", "step s median")
+STEP_TIMES = (
+    "step time",
+    "steptime",
+    "step s",
+    "step",
+    "iteration time",
+    "iter time",
+    "time per step",
+    "time per iteration",
+    "step duration",
+    "step time median",
+    "step s median",
+)
 UNITS = ("unit", "units")
 MODELS = ("model", "config", "configuration", "job", "workload")
 GLOBAL_BATCHES = ("global batch", "global batch size", "gbs", "total batch", "total batch size")
-LOCAL_BATCHES = ("local batch", "batch per gpu", "per gpu batch", "micro batch", "micro batch size", "mbs", "batch size per gpu", "local batch size")
+LOCAL_BATCHES = (
+    "local batch",
+    "batch per gpu",
+    "per gpu batch",
+    "micro batch",
+    "micro batch size",
+    "mbs",
+    "batch size per gpu",
+    "local batch size",
+)
 BATCHES = ("batch", "batch size", "bs")
 REPEATS = ("repeat", "repeats", "rep", "run", "trial", "seed")
 PARTS = ("compute", "exposed wait", "exposed transfer", "exposed comm", "exposed memcpy", "idle")
 
 _SECONDS = {
-    "s": 1.0, "sec": 1.0, "secs": 1.0, "second": 1.0, "seconds": 1.0, "ms": 1e-3, "msec": 1e-3, "millisecond": 1e-3, "milliseconds": 1e-3,
-    "us": 1e-6, "µs": 1e-6, "ns": 1e-9, "min": 60.0, "mins": 60.0, "minute": 60.0, "minutes": 60.0, "h": 3600.0, "hr": 3600.0, "hour": 3600.0,
-    "hours": 3600.0, "day": 86400.0, "days": 86400.0, "d": 86400.0,
+    "s": 1.0,
+    "sec": 1.0,
+    "secs": 1.0,
+    "second": 1.0,
+    "seconds": 1.0,
+    "ms": 1e-3,
+    "msec": 1e-3,
+    "millisecond": 1e-3,
+    "milliseconds": 1e-3,
+    "us": 1e-6,
+    "µs": 1e-6,
+    "ns": 1e-9,
+    "min": 60.0,
+    "mins": 60.0,
+    "minute": 60.0,
+    "minutes": 60.0,
+    "h": 3600.0,
+    "hr": 3600.0,
+    "hour": 3600.0,
+    "hours": 3600.0,
+    "day": 86400.0,
+    "days": 86400.0,
+    "d": 86400.0,
 }
-_TO_TRAIN = re.compile(r"(time|hours?|hrs?|minutes?|mins?|days?)[ _-]*to[ _-]*(train|target|accuracy|converge)|train(ing)?[ _-]*time|\bttt\b|converge")
+_TO_TRAIN = re.compile(
+    r"(time|hours?|hrs?|minutes?|mins?|days?)[ _-]*to[ _-]*(train|target|accuracy|converge)|train(ing)?[ "
+    r"_-]*time|\bttt\b|converge"
+)
 _STEPS = re.compile(r"^(steps?|it|its|iters?|iterations?|batch(es)?)$")
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
 
@@ -60,13 +121,13 @@ def bracketed(header: str) -> str | None:
 
 
 def time_suffix(header: str) -> tuple[str, float] | None:
-    """The name and the nanoseconds per unit of a time column: ``compute_ms``, ``idle (s)``; null without a time unit."""
+    """Name and nanoseconds per unit of a time column: ``compute_ms``, ``idle (s)``; null without a time unit."""
     unit = bracketed(header)
     name = normal(header)
     if unit is not None and unit.lower() in _SECONDS:
         return name, _SECONDS[unit.lower()] * 1e9
     words = name.split(" ")
-    if len(words) > 1 and words[-1] in ("s", "ms", "us", "ns", "sec", "seconds"):
+    if len(words) > 1 and words[-2] != "per" and words[-1] in ("s", "ms", "us", "ns", "sec", "seconds"):
         return " ".join(words[:-1]), _SECONDS[words[-1]] * 1e9
     return None
 
@@ -86,7 +147,9 @@ def read_unit(text: str) -> Unit:
         return Unit(label, "step_time", None, known=True)
     low = re.sub(r" (per|a) ", "/", low).replace(" / ", "/")
     low = re.sub(r"ps$", "/s", low) if re.fullmatch(r"[a-z]*(flop|token|sample|image|seq)s?ps", low) else low
-    factors = [words[0] if number and (words := part.split()) else part.strip() for number, part in enumerate(low.split("/"))]
+    factors = [
+        words[0] if number and (words := part.split()) else part.strip() for number, part in enumerate(low.split("/"))
+    ]
     head, rest = factors[0], factors[1:]
     if head in _SECONDS and rest and _STEPS.match(rest[0]):
         return Unit(label, "step_time", None, known=True)
@@ -104,17 +167,25 @@ def read_unit(text: str) -> Unit:
 
 
 def header_unit(header: str) -> str | None:
-    """The unit a value column's header carries: ``tokens/s``, ``tokens_per_sec``, ``throughput (samples/s)``, ``step_time_ms``."""
+    """The unit in a value column's header: ``tokens/s``, ``tokens_per_sec``, ``throughput (samples/s)``."""
     inner = bracketed(header)
     name = normal(header)
     if inner:
-        return f"step time {inner}" if _is_step_time(name) and inner.lower() in _SECONDS and _SECONDS[inner.lower()] <= 1 else inner
+        return (
+            f"step time {inner}"
+            if _is_step_time(name) and inner.lower() in _SECONDS and _SECONDS[inner.lower()] <= 1
+            else inner
+        )
     if timed := time_suffix(header):
         return f"{name.split(' ')[-1]} per step" if _is_step_time(timed[0]) else None
     low = re.sub(r"\s+", " ", header.strip().lower().replace("_", " "))
     if _TO_TRAIN.search(low):
         return header.strip()
-    if re.search(r"/ ?(s|sec|second|min|h|hour|day)\b|\bper (s|sec|second|min|minute|hour|day)\b|flops?\b|\bmfu\b|(token|sample|image|seq)s?ps\b", low):
+    if re.search(
+        r"/ ?(s|sec|second|min|h|hour|day)\b|\bper "
+        r"(s|sec|second|min|minute|hour|day)\b|flops?\b|\bmfu\b|(token|sample|image|seq)s?ps\b",
+        low,
+    ):
         return low
     return None
 
@@ -144,6 +215,8 @@ def read_number(text: str, *, decimal_comma: bool = False) -> float | None:
 def uses_decimal_comma(texts: list[str]) -> bool:
     """Whether a column writes 12,5 for twelve and a half: some comma is not before exactly three digits."""
     with_comma = [text.strip() for text in texts if "," in text]
-    return bool(with_comma) and all(re.fullmatch(r"[+-]?[\d.]*,\d+", text) for text in with_comma) and any(
-        not re.fullmatch(r"[+-]?\d{1,3}(,\d{3})+(\.\d+)?", text) for text in with_comma
+    return (
+        bool(with_comma)
+        and all(re.fullmatch(r"[+-]?[\d.]*,\d+", text) for text in with_comma)
+        and any(not re.fullmatch(r"[+-]?\d{1,3}(,\d{3})+(\.\d+)?", text) for text in with_comma)
     )

@@ -13,13 +13,14 @@ import msgspec
 
 from diagnose.errors import SourceError
 from diagnose.ingest import scaling_columns as words
-from diagnose.ingest.scaling_columns import Unit
+from diagnose.ingest.scaling_header import EXAMPLE, Columns, find_columns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-EXAMPLE = "for example\n  gpus,value,unit\n  8,81222,tokens/s\n  16,161319,tokens/s\n  32,321403,tokens/s"
+    from diagnose.ingest.scaling_columns import Unit
+
 MAX_BYTES = 10_000_000
 """A scaling table is a few lines; anything above 10 MB is another kind of file."""
 
@@ -50,19 +51,6 @@ class ScalingTable(NamedTuple):
     notes: tuple[str, ...]
 
 
-class Columns(NamedTuple):
-    """Which column holds what; ``unit`` is the text of the header's unit, if it has one."""
-
-    size: str
-    value: str
-    unit_column: str | None
-    header_unit: str | None
-    scale: Literal["gpus", "nodes"]
-    names: dict[str, str]
-    parts: dict[str, tuple[str, float]]
-    step: tuple[str, float] | None
-
-
 class Cell(NamedTuple):
     """The cells of one row by column, and where it stands."""
 
@@ -78,7 +66,10 @@ def read_table(path: Path, *, table: str | None = None) -> ScalingTable:
     """
     try:
         if path.stat().st_size > MAX_BYTES:
-            raise SourceError(f"{path} is larger than {MAX_BYTES // 1_000_000} MB: this is no scaling table; expected a few lines, {EXAMPLE}")
+            raise SourceError(
+                f"{path} is larger than {MAX_BYTES // 1_000_000} MB: this is no scaling table; expected a few "
+                f"lines, {EXAMPLE}"
+            )
         data = path.read_bytes()
     except OSError as error:
         raise SourceError(f"cannot read {path}: {error.strerror}; give a CSV or YAML table, or run stores") from error
@@ -95,7 +86,9 @@ def decode(data: bytes, name: str) -> str:
     try:
         text = data.decode(encoding)
     except UnicodeDecodeError as error:
-        raise SourceError(f"{name} is not text (byte {error.start}): give a CSV or YAML table in UTF-8, {EXAMPLE}") from error
+        raise SourceError(
+            f"{name} is not text (byte {error.start}): give a CSV or YAML table in UTF-8, {EXAMPLE}"
+        ) from error
     if "\x00" in text:
         raise SourceError(f"{name} is binary: give a CSV or YAML table in UTF-8, {EXAMPLE}")
     return text
@@ -137,7 +130,8 @@ def _csv_cells(text: str, name: str) -> tuple[list[str], list[Cell]]:
             cells.pop()
         if len(cells) > len(header):
             raise SourceError(
-                f"{name} line {number}: {len(cells)} fields, the header has {len(header)}: put quotes around numbers with thousands "
+                f"{name} line {number}: {len(cells)} fields, the header has {len(header)}: put quotes around "
+                "numbers with thousands "
                 "separators, or separate columns with semicolons"
             )
         rows.append(Cell(f"{name} line {number}", dict(zip(header, cells, strict=False))))
@@ -152,14 +146,22 @@ def _splitter(separator: str | None) -> Callable[[str], list[str]]:
     return lambda line: next(csv.reader([line], delimiter=separator, skipinitialspace=True))
 
 
-def _table(header: Sequence[str], rows: Sequence[Cell], name: str, stated: Literal["weak", "strong", "unknown"], unit: str | None) -> ScalingTable:
-    columns = _columns(header, name, has_unit=unit is not None)
+def _table(
+    header: Sequence[str],
+    rows: Sequence[Cell],
+    name: str,
+    stated: Literal["weak", "strong", "unknown"],
+    unit: str | None,
+) -> ScalingTable:
+    columns = find_columns(header, name, has_unit=unit is not None)
     if not rows:
         raise SourceError(f"{name} has a header but no rows: expected one line per size, {EXAMPLE}")
     meaning = words.read_unit(_unit(columns, rows, name, unit))
     comma = words.uses_decimal_comma([row.cells.get(columns.value, "") for row in rows])
     read = tuple(_row(row, columns, decimal_comma=comma) for row in rows)
-    notes = [] if meaning.known else [f"unit {meaning.label!r} is not known: read as a throughput, the larger the better"]
+    notes = (
+        [] if meaning.known else [f"unit {meaning.label!r} is not known: read as a throughput, the larger the better"]
+    )
     if comma:
         notes.append("commas in the values are read as decimal points")
     sizes = [row.gpus for row in read]
@@ -171,64 +173,6 @@ def _table(header: Sequence[str], rows: Sequence[Cell], name: str, stated: Liter
     return ScalingTable(read, meaning, columns.scale, stated, tuple(notes))
 
 
-def _columns(header: Sequence[str], name: str, *, has_unit: bool) -> Columns:
-    doubled = {column for column in header if column and header.count(column) > 1}
-    if doubled:
-        raise SourceError(f"{name}: column {sorted(doubled)[0]!r} appears twice: rename or remove one")
-    plain = {words.normal(column): column for column in header if column}
-    gpus = next((plain[word] for word in words.SIZES["gpus"] if word in plain), None)
-    nodes = next((plain[word] for word in words.SIZES["nodes"] if word in plain), None)
-    hosts = next((plain[word] for word in words.HOSTS if word in plain), None)
-    scale: Literal["gpus", "nodes"] = "gpus" if gpus else "nodes"
-    size = gpus or nodes or hosts
-    if size is None:
-        raise SourceError(f"{name}: no column says the size ({', '.join(header)}): name one `gpus` or `nodes`, {EXAMPLE}")
-    parts = {}
-    for column in header:
-        timed = words.time_suffix(column)
-        base = (timed[0] if timed else words.normal(column)).removesuffix(" time")
-        if base in words.PARTS:
-            if timed is None:
-                raise SourceError(f"{name}: column {column!r} has no unit: name it {column}_ms, {column}_us or {column}_s")
-            parts[column] = (base.replace(" ", "_"), timed[1])
-    step = next(((column, timed[1]) for column in header if (timed := words.time_suffix(column)) and timed[0] in words.STEP_TIMES), None)
-    value = _value_column(header, plain, name, step, {size, *parts}, has_unit=has_unit)
-    names = {
-        key: plain[word]
-        for key, options in (
-            ("model", words.MODELS), ("global_batch", words.GLOBAL_BATCHES), ("local_batch", words.LOCAL_BATCHES),
-            ("batch", words.BATCHES), ("repeat", words.REPEATS),
-        )
-        for word in options
-        if word in plain and plain[word] not in (value, size)
-    }
-    if gpus and (beside := hosts or nodes):
-        names["hosts"] = beside
-    unit_column = next((plain[word] for word in words.UNITS if word in plain), None)
-    return Columns(size, value, unit_column, words.header_unit(value), scale, names, parts, step if step and step[0] != value else None)
-
-
-def _value_column(
-    header: Sequence[str], plain: dict[str, str], name: str, step: tuple[str, float] | None, taken: set[str], *, has_unit: bool
-) -> str:
-    named = next((plain[word] for word in words.VALUES if word in plain), None)
-    if named:
-        return named
-    rates = [column for column in header if column and column not in taken and (step is None or column != step[0]) and words.header_unit(column)]
-    if len(rates) > 1:
-        raise SourceError(f"{name}: both {rates[0]!r} and {rates[1]!r} could be the value: keep one, or rename the one to use `value`")
-    if rates:
-        return rates[0]
-    if step is not None:
-        return step[0]
-    bare = next((plain[word] for word in words.STEP_TIMES if word in plain), None)
-    if bare and (has_unit or any(word in plain for word in words.UNITS)):
-        return bare
-    if bare:
-        raise SourceError(f"{name}: column {bare!r} has no unit: name it step_time_s or step_time_ms, or add a column `unit`")
-    raise SourceError(f"{name}: no column holds the measurement ({', '.join(header)}): name it `value` with a column `unit`, {EXAMPLE}")
-
-
 def _unit(columns: Columns, rows: Sequence[Cell], name: str, unit: str | None) -> str:
     if columns.unit_column is not None:
         found = {row.cells.get(columns.unit_column, "").strip(): row.place for row in reversed(rows)}
@@ -236,15 +180,23 @@ def _unit(columns: Columns, rows: Sequence[Cell], name: str, unit: str | None) -
             raise SourceError(f"{found['']}: no unit; write it in every line (tokens/s, samples/s, s per step)")
         if len(found) > 1:
             units = sorted(found)
-            raise SourceError(f"{name}: two units, {units[0]!r} and {units[1]!r} ({found[units[1]]}): one curve has one unit; convert one of them")
+            raise SourceError(
+                f"{name}: two units, {units[0]!r} and {units[1]!r} ({found[units[1]]}): one curve has one unit; "
+                "convert one of them"
+            )
         unit = next(iter(found)) or None
     unit = unit or columns.header_unit
     if unit is None or words.read_number(unit) is not None:
         raise SourceError(
-            f"{name}: the values have no unit, so nothing tells whether larger is better: add a column `unit` (tokens/s, samples/s, "
+            f"{name}: the values have no unit, so nothing tells whether larger is better: add a column `unit` "
+            "(tokens/s, samples/s, "
             f"ms per step), or write it in the header as in `tokens/s`, {EXAMPLE}"
         )
-    return unit if not re.fullmatch(r"step[ _]?time", columns.value.strip().lower()) or "step" in unit.lower() else f"{unit} per step"
+    return (
+        unit
+        if not re.fullmatch(r"step[ _]?time", columns.value.strip().lower()) or "step" in unit.lower()
+        else f"{unit} per step"
+    )
 
 
 def _row(row: Cell, columns: Columns, *, decimal_comma: bool) -> ScalingRow:
@@ -253,14 +205,21 @@ def _row(row: Cell, columns: Columns, *, decimal_comma: bool) -> ScalingRow:
         found = words.read_number(text, decimal_comma=comma)
         if found is None:
             said = f"{text!r} is not a number" if text else "nothing stands there"
-            raise SourceError(f"{row.place}: {what} (column {column!r}): {said}; write digits only, the unit belongs into its own column or the header")
+            raise SourceError(
+                f"{row.place}: {what} (column {column!r}): {said}; write digits only, the unit belongs into its "
+                "own column or the header"
+            )
         return found
 
     size = number(columns.size, columns.scale)
     if size != int(size):
         raise SourceError(f"{row.place}: {columns.scale} is {size:g}; a size is a whole number")
     names = columns.names
-    optional = {key: number(names[key], key) for key in ("global_batch", "local_batch", "hosts") if key in names and row.cells.get(names[key])}
+    optional = {
+        key: number(names[key], key)
+        for key in ("global_batch", "local_batch", "hosts")
+        if key in names and row.cells.get(names[key])
+    }
     hosts = optional.pop("hosts", None)
     return ScalingRow(
         place=row.place,
@@ -271,12 +230,20 @@ def _row(row: Cell, columns: Columns, *, decimal_comma: bool) -> ScalingRow:
         model=(row.cells.get(names["model"]) or None) if "model" in names else None,
         global_batch=optional.get("global_batch"),
         local_batch=optional.get("local_batch"),
-        step_ns=number(columns.step[0], "step time") * columns.step[1] if columns.step and row.cells.get(columns.step[0]) else None,
-        parts_ns={part: number(column, part) * scale for column, (part, scale) in columns.parts.items() if row.cells.get(column)},
+        step_ns=number(columns.step[0], "step time") * columns.step[1]
+        if columns.step and row.cells.get(columns.step[0])
+        else None,
+        parts_ns={
+            part: number(column, part) * scale
+            for column, (part, scale) in columns.parts.items()
+            if row.cells.get(column)
+        },
     )
 
 
-def _plain_batch(read: tuple[ScalingRow, ...], rows: Sequence[Cell], columns: Columns) -> tuple[tuple[ScalingRow, ...], str]:
+def _plain_batch(
+    read: tuple[ScalingRow, ...], rows: Sequence[Cell], columns: Columns
+) -> tuple[tuple[ScalingRow, ...], str]:
     """A column `batch` is global when it grows with the size; when constant it may be either, and nothing follows."""
     values = [words.read_number(row.cells.get(columns.names["batch"], "")) for row in rows]
     pairs = [(row.gpus, value) for row, value in zip(read, values, strict=True) if value]
@@ -285,6 +252,7 @@ def _plain_batch(read: tuple[ScalingRow, ...], rows: Sequence[Cell], columns: Co
         grown = (msgspec.structs.replace(row, global_batch=value) for row, value in zip(read, values, strict=True))
         return tuple(grown), "column `batch` grows with the size: read as the global batch"
     if len({value for _, value in pairs}) == 1:
-        return read, "column `batch` is constant: global (strong scaling) or per GPU (weak)? Name it global_batch or batch_per_gpu"
+        question = "column `batch` is constant: global (strong scaling) or per GPU (weak)?"
+        return read, f"{question} Name it global_batch or batch_per_gpu"
     changed = (msgspec.structs.replace(row, local_batch=value) for row, value in zip(read, values, strict=True))
     return tuple(changed), "column `batch` differs without growing with the size: read as the batch per GPU"

@@ -1,4 +1,4 @@
-"""Scaling tables in YAML or JSON: a mapping with `unit` and `points`, a bare list of points, or several under `tables`."""
+"""Scaling tables in YAML or JSON: `unit` and `points`, a bare list of points, or several under `tables`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from diagnose.ingest.scaling_table import Cell
 EXAMPLE = "for example {unit: tokens/s, points: [{gpus: 8, value: 81222}, {gpus: 16, value: 161319}]}"
 
 
-def yaml_cells(text: str, name: str, table: str | None) -> tuple[list[str], list[Cell], Literal["weak", "strong", "unknown"], str | None]:
+def yaml_cells(
+    text: str, name: str, table: str | None
+) -> tuple[list[str], list[Cell], Literal["weak", "strong", "unknown"], str | None]:
     """Header, rows, the scaling type stated and the unit, of one table.
 
     Raises:
@@ -43,9 +45,13 @@ def _one_of(tables: Any, name: str, wanted: str | None) -> Any:  # noqa: ANN401 
         return tables[0]
     known = [str(item.get("id")) for item in tables]
     if wanted is None:
-        raise SourceError(f"{name} holds {len(tables)} tables: choose one with --table ID, such as {', '.join(known[:3])}")
+        raise SourceError(
+            f"{name} holds {len(tables)} tables: choose one with --table ID, such as {', '.join(known[:3])}"
+        )
     if wanted not in known:
-        raise SourceError(f"{name} has no table {wanted!r}; it has {', '.join(known[:5])}{', ...' if len(known) > 5 else ''}")
+        raise SourceError(
+            f"{name} has no table {wanted!r}; it has {', '.join(known[:5])}{', ...' if len(known) > 5 else ''}"
+        )
     return tables[known.index(wanted)]
 
 
@@ -60,7 +66,10 @@ def _cells(point: Any, place: str) -> list[Cell]:  # noqa: ANN401
         raise SourceError(f"{place}: lists of different lengths; repeats need one value each")
     shared = {str(key): _text(value) for key, value in point.items() if key not in lists}
     return [
-        Cell(place, {**shared, **{str(key): _text(value[index]) for key, value in lists.items()}, "repeat": str(index + 1)})
+        Cell(
+            place,
+            {**shared, **{str(key): _text(value[index]) for key, value in lists.items()}, "repeat": str(index + 1)},
+        )
         for index in range(lengths.pop())
     ]
 

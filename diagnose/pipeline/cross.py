@@ -4,6 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import polars as pl
+
+from diagnose.analysis.cross.clocks import fit_clocks
+from diagnose.analysis.cross.exposed import divide_exposed
+from diagnose.analysis.cross.groups import GroupConfig, resolve_groups
+from diagnose.analysis.cross.match import match_calls
+from diagnose.analysis.cross.waits import MATCHED_RATIO, split_waits
 from diagnose.analysis.step_labels import label_steps
 
 if TYPE_CHECKING:
@@ -13,12 +20,54 @@ if TYPE_CHECKING:
     from diagnose.pipeline.identify import Member
     from diagnose.store.writer import StoreWriter
 
+_CALL_COLUMNS = (
+    "rank, call, step, stream, start_ns, dur_ns, issue_ns, exposed_ns, exposed_from_ns, exposed_to_ns, collective, group_name, group_desc, "
+    "group_ranks, group_size, seq, is_p2p, peer, dtype, msg_bytes"
+)
+
 
 def analyse_across(writer: StoreWriter, members: Sequence[Member], config: Config) -> None:
     """Label the steps, then match, align, divide and judge across ranks."""
-    del config
     if not members:
         return
     steps = writer.query("SELECT * FROM step ORDER BY rank, step")
     if not steps.is_empty():
-        writer.replace("step", label_steps(steps, writer.query("SELECT * FROM breakdown WHERE step >= 0"), writer.query("SELECT rank, lost_capture FROM rank")))
+        steps = label_steps(steps, writer.query("SELECT * FROM breakdown WHERE step >= 0"), writer.query("SELECT rank, lost_capture FROM rank"))
+        writer.replace("step", steps)
+    _match(writer, members)
+    del config
+
+
+def _match(writer: StoreWriter, members: Sequence[Member]) -> None:
+    """Groups, instances, clocks, waits, and the split of exposed communication."""
+    calls = writer.query(f"SELECT {_CALL_COLUMNS} FROM comm_call ORDER BY rank, call")
+    world = sorted(member.rank for member in members if member.rank >= 0)
+    hosts = {member.rank: member.host for member in members if member.rank >= 0}
+    config = {
+        member.rank: [GroupConfig(*_fields(group)) for group in member.result.trace.groups]
+        for member in members
+        if member.rank >= 0 and member.result.trace
+    }
+    resolved = resolve_groups(calls, config, hosts, world)
+    matched = match_calls(resolved.calls, resolved.groups, config, hosts, world)
+    writer.insert("process_group", matched.groups)
+    clock_of = {rank: host if host is not None else f"rank{rank}" for rank, host in hosts.items()}
+    clocks = fit_clocks(matched.members, clock_of)
+    writer.insert("clock", clocks.table)
+    believed = pl.DataFrame(schema={"rank": pl.Int32, "call": pl.Int64, "wait_ns": pl.Int64})
+    if not matched.members.is_empty():
+        waits = split_waits(matched.members, matched.calls, clocks, clock_of)
+        writer.insert("collective", waits.collective)
+        writer.insert("collective_rank", waits.collective_rank)
+        sure = waits.coverage.filter(pl.col("matched_ratio") >= MATCHED_RATIO).get_column("group_id")
+        whole = waits.collective.filter(pl.col("transfer_ns").is_not_null() & pl.col("group_id").is_in(sure.to_list()))
+        believed = waits.collective_rank.join(whole.select("instance"), on="instance").select("rank", "call", "wait_ns")
+    breakdown = writer.query("SELECT * FROM breakdown ORDER BY rank, step")
+    alone = matched.groups.filter(pl.col("size") == 1).get_column("group_id").to_list()
+    own = matched.calls.filter(pl.col("group_id").is_in(alone)).select("rank", "call", pl.lit(0, pl.Int64).alias("wait_ns"))
+    divided = divide_exposed(breakdown.drop("exposed_wait_ns", "exposed_transfer_ns"), calls, pl.concat([believed, own]))
+    writer.replace("breakdown", divided)
+
+
+def _fields(group: object) -> tuple[str, str | None, tuple[int, ...] | None, int | None]:
+    return group.name, group.description, group.ranks, group.size  # type: ignore[attr-defined,no-any-return]

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from diagnose.report.document import Document
-    from diagnose.report.sections import AnyParts, RankParts, StepParts
+    from diagnose.report.measures import AnyParts, RankParts, StepParts
 
 BARS = 24
 COLUMNS = 40

@@ -12,7 +12,7 @@ import msgspec
 
 from diagnose.errors import StoreError
 from diagnose.model import Evidence, Finding, Impact, NotChecked, Persistence, Severity, SourceStatus
-from diagnose.report.sections import (
+from diagnose.report.measures import (
     Charts,
     ClockRow,
     CollectiveRow,
@@ -141,7 +141,7 @@ class Document(Section, frozen=True, kw_only=True):
     clocks: tuple[ClockRow, ...] = ()
     transports: Transports = Transports()
     scaling: dict[str, Any] | None = None
-    """A `sections.Scaling`, kept whole: the fit adds keys of its own."""
+    """A `measures.Scaling`, kept whole: the fit adds keys of its own."""
     what_if: tuple[WhatIf, ...] = ()
     findings: tuple[FindingEntry, ...] = ()
     not_checked: tuple[NotChecked, ...] = ()

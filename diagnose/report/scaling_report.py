@@ -23,8 +23,11 @@ Format = Literal["text", "json", "md", "html"]
 
 STYLE = """
 :root{color-scheme:light dark}body{font:15px/1.5 system-ui,sans-serif;max-width:52rem;margin:2rem auto;padding:0 1rem}
-table{border-collapse:collapse;margin:1rem 0;font-variant-numeric:tabular-nums}th,td{padding:.25rem .7rem;border-bottom:1px solid #8886;text-align:right}
-th:last-child,td:last-child{text-align:left}.warn{border-left:4px solid #b3261e;padding-left:.7rem}@media print{body{margin:0}}
+table{border-collapse:collapse;margin:1rem 0;font-variant-numeric:tabular-nums}
+th,td{padding:.25rem .7rem;border-bottom:1px solid #8886;
+text-align:right}
+th:last-child,td:last-child{text-align:left}
+.warn{border-left:4px solid #b3261e;padding-left:.7rem}@media print{body{margin:0}}
 """
 
 
@@ -50,15 +53,24 @@ def section(result: ScalingResult, findings: Sequence[Finding] = ()) -> dict[str
     return {
         "type": curve.type,
         "points": [
-            {"gpus": item.point.gpus, "value": item.point.value, "used": item.used, "why": item.why} for item in result.selection.judged
+            {"gpus": item.point.gpus, "value": item.point.value, "used": item.used, "why": item.why}
+            for item in result.selection.judged
         ],
         "fit": _fit(result),
         "efficiency": [{"gpus": row.gpus, "ratio": row.efficiency} for row in result.measured],
         "predictions": [
-            {"gpus": p.gpus, "value": p.value, "interval": list(p.interval) if p.interval else None, "confidence": p.confidence, "why": p.why}
+            {
+                "gpus": p.gpus,
+                "value": p.value,
+                "interval": list(p.interval) if p.interval else None,
+                "confidence": p.confidence,
+                "why": p.why,
+            }
             for p in result.predictions
         ],
-        "plateau": None if result.plateau is None else {
+        "plateau": None
+        if result.plateau is None
+        else {
             "reached": result.plateau.gpus is not None,
             "gpus": result.plateau.gpus,
             "text": result.plateau.text,
@@ -78,13 +90,23 @@ def section(result: ScalingResult, findings: Sequence[Finding] = ()) -> dict[str
         "notes": list(curve.notes),
         "measured": [dict(row._asdict()) for row in result.measured],
         "classics": [
-            {"name": c.name, "formula": c.formula, "coefficients": c.coefficients, "peak_gpus": c.peak_gpus, "pitfall": c.pitfall}
+            {
+                "name": c.name,
+                "formula": c.formula,
+                "coefficients": c.coefficients,
+                "peak_gpus": c.peak_gpus,
+                "pitfall": c.pitfall,
+            }
             for c in result.classics
         ],
         "parts": [
             {
-                "name": part.name, "growth_ns": round(part.growth_ns), "share": part.share, "shape": part.shape,
-                "alternatives": list(part.alternatives), "at_ns": [[gpus, round(value)] for gpus, value in part.at_ns],
+                "name": part.name,
+                "growth_ns": round(part.growth_ns),
+                "share": part.share,
+                "shape": part.shape,
+                "alternatives": list(part.alternatives),
+                "at_ns": [[gpus, round(value)] for gpus, value in part.at_ns],
             }
             for part in (result.bend.parts if result.bend else ())
         ],
@@ -103,13 +125,22 @@ def _fit(result: ScalingResult) -> dict[str, Any] | None:
         "points_used": len(result.curved.points),
         "parts": [
             {
-                "form": fit.form.name, "formula": fit.form.formula, "weight": weight, "base_gpus": fit.base_gpus,
-                "coefficients": dict(zip(fit.form.terms, fit.coefficients, strict=True)), "residual_sd": fit.residual_sd,
+                "form": fit.form.name,
+                "formula": fit.form.formula,
+                "weight": weight,
+                "base_gpus": fit.base_gpus,
+                "coefficients": dict(zip(fit.form.terms, fit.coefficients, strict=True)),
+                "residual_sd": fit.residual_sd,
             }
             for fit, weight in result.curved.parts
         ],
         "alternatives": [
-            {"form": fit.form.name, "formula": fit.form.formula, "coefficients": dict(zip(fit.form.terms, fit.coefficients, strict=True)), "residual_sd": fit.residual_sd}
+            {
+                "form": fit.form.name,
+                "formula": fit.form.formula,
+                "coefficients": dict(zip(fit.form.terms, fit.coefficients, strict=True)),
+                "residual_sd": fit.residual_sd,
+            }
             for fit in result.curved.two_term
         ],
         "residual_sd": result.curved.residual_sd,
@@ -136,6 +167,7 @@ def _html(result: ScalingResult, findings: Sequence[Finding]) -> str:
         body.append("<ul>" + "".join(f"<li>{escape(action)}</li>" for action in finding.actions) + "</ul>")
     body.append("<h2>Method</h2>" + "".join(f"<p>{escape(line)}</p>" for line in content.method))
     return (
-        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1">'
+        '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" '
+        'content="width=device-width,initial-scale=1">'
         f"<title>{escape(content.title)}</title><style>{STYLE}</style></head><body>{''.join(body)}</body></html>\n"
     )

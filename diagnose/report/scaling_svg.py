@@ -1,4 +1,4 @@
-"""The chart of a scaling curve as one SVG: points, fit, band, ideal line, points left out; efficiency below. No script."""
+"""The chart of a scaling curve as one SVG: points, fit, band, ideal, points left out; efficiency below. No script."""
 
 from __future__ import annotations
 
@@ -21,9 +21,11 @@ HEIGHT = 580
 GRID_STEPS = 64
 
 STYLE = """
-svg.scaling{font:13px system-ui,sans-serif;color:#1b1f24;background:transparent;--fit:#0b62c4;--off:#b3261e;--soft:#8a929c}
+svg.scaling{font:13px system-ui,sans-serif;color:#1b1f24;background:transparent;
+--fit:#0b62c4;--off:#b3261e;--soft:#8a929c}
 @media (prefers-color-scheme:dark){svg.scaling{color:#e6e8eb;--fit:#6db3ff;--off:#ff8a80;--soft:#7d8691}}
-.scaling text{fill:currentColor}.scaling .axis{stroke:currentColor;stroke-width:1}.scaling .grid{stroke:var(--soft);stroke-width:.5;opacity:.5}
+.scaling text{fill:currentColor}.scaling .axis{stroke:currentColor;stroke-width:1}
+.scaling .grid{stroke:var(--soft);stroke-width:.5;opacity:.5}
 .scaling .fit{fill:none;stroke:var(--fit);stroke-width:2}.scaling .band{fill:var(--fit);opacity:.16}
 .scaling .ideal{fill:none;stroke:currentColor;stroke-dasharray:6 4;opacity:.7}.scaling .point{fill:var(--fit)}
 .scaling .off{fill:none;stroke:var(--off);stroke-width:2}.scaling .guess{fill:none;stroke:var(--fit);stroke-width:2}
@@ -42,7 +44,9 @@ class Axis(NamedTuple):
 
     def at(self, value: float) -> float:
         """Pixel of a value."""
-        low, high, here = (math.log(v) for v in (self.low, self.high, value)) if self.logarithmic else (self.low, self.high, value)
+        low, high, here = (
+            (math.log(v) for v in (self.low, self.high, value)) if self.logarithmic else (self.low, self.high, value)
+        )
         return self.start + (here - low) / (high - low) * (self.end - self.start)
 
 
@@ -54,14 +58,20 @@ def scaling_svg(result: ScalingResult) -> str:
     title = f"Scaling of {result.curve.unit} over {result.curve.scale}"
     body = [*_upper(result, x, low, high), *_lower(result, x, high), *_legend(result)]
     return (
-        f'<svg class="scaling" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="100%" role="img" '
+        f'<svg class="scaling" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="100%" '
+        'role="img" '
         f'aria-label="{escape(title)}"><title>{escape(title)}</title><desc>{escape(_description(result))}</desc><style>{STYLE}</style>'
-        f'<text class="title" x="{LEFT}" y="24">{escape(title)} ({result.curve.type} scaling)</text>' + "".join(body) + "</svg>\n"
+        f'<text class="title" x="{LEFT}" y="24">{escape(title)} ({result.curve.type} scaling)</text>'
+        + "".join(body)
+        + "</svg>\n"
     )
 
 
 def _description(result: ScalingResult) -> str:
-    points = ", ".join(f"{item.point.gpus}: {item.point.value:.6g}{'' if item.used else ' (left out)'}" for item in result.selection.judged)
+    points = ", ".join(
+        f"{item.point.gpus}: {item.point.value:.6g}{'' if item.used else ' (left out)'}"
+        for item in result.selection.judged
+    )
     return f"Measured {result.curve.unit}: {points}."
 
 
@@ -81,20 +91,32 @@ def _upper(result: ScalingResult, x: Axis, low: int, high: int) -> list[str]:
         grid = [start * (max(high, start * 1.01) / start) ** (i / GRID_STEPS) for i in range(GRID_STEPS + 1)]
         found = [(size, spread) for size in grid if (spread := predict.band(curve, result.curved, size)) is not None]
         if found:
-            outline = [(x.at(s), y.at(_inside(y, v[2]))) for s, v in found] + [(x.at(s), y.at(_inside(y, v[1]))) for s, v in reversed(found)]
+            outline = [(x.at(s), y.at(_inside(y, v[2]))) for s, v in found] + [
+                (x.at(s), y.at(_inside(y, v[1]))) for s, v in reversed(found)
+            ]
             parts.append(f'<polygon class="band" points="{_pairs(outline)}"/>')
-            parts.append(f'<polyline class="fit" points="{_pairs((x.at(s), y.at(_inside(y, v[0]))) for s, v in found)}"/>')
+            parts.append(
+                f'<polyline class="fit" points="{_pairs((x.at(s), y.at(_inside(y, v[0]))) for s, v in found)}"/>'
+            )
     if ideal is not None:
         parts.append(f'<polyline class="ideal" points="{_pairs((x.at(s), y.at(ideal(s))) for s in (low, high))}"/>')
     for p in result.predictions:
         if p.value is not None and p.interval is not None:
-            parts.append(f'<line class="guess" x1="{x.at(p.gpus):.1f}" x2="{x.at(p.gpus):.1f}" y1="{y.at(p.interval[0]):.1f}" y2="{y.at(p.interval[1]):.1f}"/>')
+            parts.append(
+                f'<line class="guess" x1="{x.at(p.gpus):.1f}" x2="{x.at(p.gpus):.1f}" '
+                f'y1="{y.at(p.interval[0]):.1f}" y2="{y.at(p.interval[1]):.1f}"/>'
+            )
             label = f"{p.gpus}: {p.value:.6g}, 90 % interval {p.interval[0]:.6g} to {p.interval[1]:.6g}"
-            parts.append(f'<circle class="guess" cx="{x.at(p.gpus):.1f}" cy="{y.at(p.value):.1f}" r="5"><title>predicted {escape(label)}</title></circle>')
+            parts.append(
+                f'<circle class="guess" cx="{x.at(p.gpus):.1f}" cy="{y.at(p.value):.1f}" r="5"><title>predicted '
+                f"{escape(label)}</title></circle>"
+            )
     for item in result.selection.judged:
         px, py, label = x.at(item.point.gpus), y.at(item.point.value), f"{item.point.gpus}: {item.point.value:.6g}"
         if item.used:
-            parts.append(f'<circle class="point" cx="{px:.1f}" cy="{py:.1f}" r="4.5"><title>{escape(label)}</title></circle>')
+            parts.append(
+                f'<circle class="point" cx="{px:.1f}" cy="{py:.1f}" r="4.5"><title>{escape(label)}</title></circle>'
+            )
         else:
             parts.append(_cross(px, py, f"{label}, left out: {item.why or ''}"))
     return parts
@@ -102,7 +124,9 @@ def _upper(result: ScalingResult, x: Axis, low: int, high: int) -> list[str]:
 
 def _lower(result: ScalingResult, x: Axis, high: int) -> list[str]:
     shown = [row.efficiency for row in result.measured]
-    y = Axis(0.0, max(1.1, *(value * 1.05 for value in shown)) if shown else 1.1, LOWER_BOTTOM, LOWER_TOP, logarithmic=False)
+    y = Axis(
+        0.0, max(1.1, *(value * 1.05 for value in shown)) if shown else 1.1, LOWER_BOTTOM, LOWER_TOP, logarithmic=False
+    )
     ticks = [(value, f"{value:.0%}") for value in (0.0, 0.25, 0.5, 0.75, 1.0)]
     parts = _frame(x, y, LOWER_TOP, LOWER_BOTTOM, _size_ticks(result), ticks, "efficiency", result.curve.scale)
     if result.curved is not None and len(result.curved.points) > 1:
@@ -111,8 +135,12 @@ def _lower(result: ScalingResult, x: Axis, high: int) -> list[str]:
         line = [(x.at(size), y.at(value)) for size in grid if 0 < (value := result.curved.efficiency(size)) <= y.high]
         parts.append(f'<polyline class="fit" points="{_pairs(line)}"/>')
     parts.append(f'<line class="ideal" x1="{x.start}" x2="{x.end}" y1="{y.at(0.8):.1f}" y2="{y.at(0.8):.1f}"/>')
-    parts.append(f'<text class="tick" x="{x.end - 4}" y="{y.at(0.8) - 4:.1f}" text-anchor="end">80 %</text>')
-    parts += [f'<circle class="point" cx="{x.at(row.gpus):.1f}" cy="{y.at(row.efficiency):.1f}" r="4"><title>{row.gpus}: {row.efficiency:.1%}</title></circle>' for row in result.measured]
+    parts.append(f'<text class="tick" x="{x.start + 4}" y="{y.at(0.8) + 13:.1f}">80 %</text>')
+    parts += [
+        f'<circle class="point" cx="{x.at(row.gpus):.1f}" cy="{y.at(row.efficiency):.1f}" '
+        f'r="4"><title>{row.gpus}: {row.efficiency:.1%}</title></circle>'
+        for row in result.measured
+    ]
     return parts
 
 
@@ -136,7 +164,14 @@ def _legend(result: ScalingResult) -> list[str]:
 
 
 def _frame(
-    x: Axis, y: Axis, top: int, bottom: int, x_ticks: Sequence[int], y_ticks: Sequence[tuple[float, str]], y_title: str, x_title: str
+    x: Axis,
+    y: Axis,
+    top: int,
+    bottom: int,
+    x_ticks: Sequence[int],
+    y_ticks: Sequence[tuple[float, str]],
+    y_title: str,
+    x_title: str,
 ) -> list[str]:
     parts = []
     for value, label in y_ticks:
@@ -149,9 +184,14 @@ def _frame(
         parts.append(f'<text class="tick" x="{px:.1f}" y="{bottom + 16}" text-anchor="middle">{size}</text>')
     parts.append(f'<path class="axis" fill="none" d="M{x.start} {top}V{bottom}H{x.end}"/>')
     middle = (top + bottom) / 2
-    parts.append(f'<text transform="translate(16 {middle:.0f}) rotate(-90)" text-anchor="middle">{escape(_shortened(y_title))}</text>')
+    parts.append(
+        f'<text transform="translate(16 {middle:.0f}) rotate(-90)" '
+        f'text-anchor="middle">{escape(_shortened(y_title))}</text>'
+    )
     if x_title:
-        parts.append(f'<text x="{(x.start + x.end) / 2:.0f}" y="{bottom + 36}" text-anchor="middle">{escape(x_title)}</text>')
+        parts.append(
+            f'<text x="{(x.start + x.end) / 2:.0f}" y="{bottom + 36}" text-anchor="middle">{escape(x_title)}</text>'
+        )
     return parts
 
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from diagnose.report.document import Document
-    from diagnose.report.sections import Interval, RankParts, Scaling
+    from diagnose.report.measures import Interval, RankParts, Scaling
 
 
 def what_if(document: Document, limit: int) -> Sheet:

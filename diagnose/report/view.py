@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from diagnose.model import Evidence, Impact
     from diagnose.report.document import Document, FindingEntry
-    from diagnose.report.sections import AnyParts
+    from diagnose.report.measures import AnyParts
 
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
 _SENTENCE = re.compile(r"(.*?(?:[.!?](?=\s+[A-Z])|$))\s*(.*)")

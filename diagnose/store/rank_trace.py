@@ -69,6 +69,7 @@ class CommArgs(NamedTuple):
     out_elems: int | None = None
     in_split: str | None = None
     out_split: str | None = None
+    peer: int | None = None
     src_rank: int | None = None
     dst_rank: int | None = None
     input_dims: str | None = None

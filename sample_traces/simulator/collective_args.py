@@ -56,9 +56,7 @@ class CollectiveArgs:
                 f"ncclDevKernel_ReduceScatter_Sum_{kind}_RING_LL{tail}",
                 24,
             ),
-            "all_to_allv": Names(
-                "c10d::alltoall_base_", "nccl:all_to_all", f"ncclDevKernel_SendRecv{tail}", 16
-            ),
+            "all_to_allv": Names("c10d::alltoall_base_", "nccl:all_to_all", f"ncclDevKernel_SendRecv{tail}", 16),
         }[op.collective]
 
     def _peer(self, op: PointToPoint) -> int:

@@ -90,7 +90,7 @@ class Engine:
             if not moved:
                 raise RuntimeError(f"step {step}: every stage waits for another one")
 
-    def _draw(self, step: int, stage: int) -> Array:
+    def _draw(self, step: int, stage: int) -> NDArray[np.float32]:
         count, size = len(self.programs[stage]), self.topology.stage_size
         return stream(self.job.seed, "kernel", step, stage).standard_normal((count, 2, size), dtype=np.float32)
 
@@ -127,7 +127,7 @@ class Engine:
 
     # -- one kind of operation each -----------------------------------------------------------------
 
-    def _launch(self, own: slice, base_ns: float, jitter: Array) -> tuple[Array, Array, Array]:
+    def _launch(self, own: slice, base_ns: float, jitter: NDArray[np.float32]) -> tuple[Array, Array, Array]:
         """Host start, launch and host end of an operator; moves the host on."""
         cost = base_ns * self.conditions.host[own, self.step]
         cost = cost * (1 + self.job.noise.host_jitter * np.abs(jitter))
@@ -142,7 +142,7 @@ class Engine:
                 Slot(self.step, op, ranks, host[0], host[2], host[1], **times)  # type: ignore[arg-type]
             )
 
-    def _kernel(self, op: Kernel, own: slice, stage: int, noise: Array) -> None:
+    def _kernel(self, op: Kernel, own: slice, stage: int, noise: NDArray[np.float32]) -> None:
         host = self._launch(own, self.job.host_op_ns, noise[1])
         given = self.conditions
         work = given.work[own, self.step, op.micro] if op.power else np.ones(own.stop - own.start)
@@ -171,11 +171,9 @@ class Engine:
         self.device[chosen] = end
         self.host[chosen] = begin + cost
         if self.recording:
-            self.timeline.slots.append(
-                Slot(self.step, op, chosen, begin, begin + cost, begin + 0.5 * cost, start, end)
-            )
+            self.timeline.slots.append(Slot(self.step, op, chosen, begin, begin + cost, begin + 0.5 * cost, start, end))
 
-    def _collective(self, op: Collective, own: slice, stage: int, noise: Array) -> None:
+    def _collective(self, op: Collective, own: slice, stage: int, noise: NDArray[np.float32]) -> None:
         if op.group == "world" and self.job.pp > 1:
             own = slice(0, self.job.ranks)
             if self.book.world_done(self.step):
@@ -229,7 +227,7 @@ class Engine:
         self.timeline.exposed_wait[own, self.step] += stall - transfer
         self.device[own] = np.maximum(before, end)
 
-    def _point_to_point(self, op: PointToPoint, own: slice, stage: int, noise: Array) -> None:
+    def _point_to_point(self, op: PointToPoint, own: slice, stage: int, noise: NDArray[np.float32]) -> None:
         host = self._launch(own, 0.6 * self.job.host_comm_ns, noise[1])
         ready = np.maximum(host[1] + _COMM_LATENCY_NS, self.device[own])
         self.sequence["p2p"][own] += 1

@@ -66,9 +66,6 @@ class Scene:
         return slice(self.job.first_profiled, self.job.first_profiled + self.job.steps)
 
 
-Fault = "Callable[[Scene], Truth]"
-
-
 def gpu_slow(rank: int, factor: float, *, steps: slice | list[int] | None = None) -> Callable[[Scene], Truth]:
     """A GPU whose SM clock is held down: arithmetic slows by the factor, memory traffic by a third of it."""
 
@@ -178,50 +175,9 @@ def allocator(rank: int, every: int, low_ms: float, high_ms: float) -> Callable[
                 scene.given.interruptions.append(Interruption(rank, step, ns, where, "allocator"))
                 steps.append(step)
         kind = "persistent" if every == 1 else "transient"
-        return Truth("allocator", [rank], scene.place([rank]), steps, kind, (low_ms + high_ms) / 2, "cudaMalloc retries")
-
-    return apply
-
-
-def nic_slow(host: int, share: float) -> Callable[[Scene], Truth]:
-    """The ports of a host carry only a share of their rate."""
-
-    def apply(scene: Scene) -> Truth:
-        ranks = scene.host(host)
-        scene.given.nic[ranks] *= share
-        return Truth("nic_slow", ranks, [scene.name(host)], magnitude=share, what="network ports below their rate")
-
-    return apply
-
-
-def link_errors(rank: int, probability: float, low: float, high: float) -> Callable[[Scene], Truth]:
-    """The port of one GPU loses packets: a few transfers take much longer."""
-
-    def apply(scene: Scene) -> Truth:
-        scene.given.tail[rank] = (probability, low, high)
-        hosts = scene.place([rank])
-        return Truth("link_errors", [rank], hosts, ALL_STEPS, "transient", probability, "retransmissions on one port")
-
-    return apply
-
-
-def nvlink_slow(host: int, factor: float) -> Callable[[Scene], Truth]:
-    """Links inside a host run degraded."""
-
-    def apply(scene: Scene) -> Truth:
-        ranks = scene.host(host)
-        scene.given.nvlink[ranks] /= factor
-        return Truth("intra_node_link", ranks, [scene.name(host)], magnitude=factor, what="NVLink degraded")
-
-    return apply
-
-
-def congestion(probability: float, low: float, high: float) -> Callable[[Scene], Truth]:
-    """Transfers between hosts collide at random."""
-
-    def apply(scene: Scene) -> Truth:
-        scene.given.congestion = (probability, low, high)
-        return Truth("congestion", persistence="rotating", magnitude=probability, what="moving congestion in the fabric")
+        return Truth(
+            "allocator", [rank], scene.place([rank]), steps, kind, (low_ms + high_ms) / 2, "cudaMalloc retries"
+        )
 
     return apply
 
@@ -310,7 +266,9 @@ def other_gpus(hosts: list[int], name: str, factor: float) -> Callable[[Scene], 
         scene.given.memory[ranks] *= 1 + 0.7 * (factor - 1)
         for host in hosts:
             scene.given.gpu_names[host] = name
-        return Truth("mixed_hardware", ranks, [scene.name(h) for h in hosts], magnitude=factor, what=f"hosts with {name}")
+        return Truth(
+            "mixed_hardware", ranks, [scene.name(h) for h in hosts], magnitude=factor, what=f"hosts with {name}"
+        )
 
     return apply
 
@@ -323,15 +281,5 @@ def clocks_off(offset_ms: float, drift_ppm: float) -> Callable[[Scene], Truth]:
         scene.given.clock_offset_ns = 1e6 * offset_ms * rng.choice([-1.0, 1.0], hosts) * (0.6 + 0.4 * rng.random(hosts))
         scene.given.clock_drift_ppm = drift_ppm * rng.standard_normal(hosts)
         return Truth("data_quality", magnitude=offset_ms, what="host clocks disagree")
-
-    return apply
-
-
-def sockets(share: float) -> Callable[[Scene], Truth]:
-    """No process finds an RDMA device: traffic between hosts goes through TCP sockets."""
-
-    def apply(scene: Scene) -> Truth:
-        scene.given.nic[:] *= share
-        return Truth("no_rdma", [], list(scene.topology.host_names), magnitude=share, what="sockets instead of RDMA")
 
     return apply

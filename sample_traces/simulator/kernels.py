@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 from simulator.ops import AUTOGRAD, MAIN, Kernel
 
@@ -12,6 +12,11 @@ if TYPE_CHECKING:
 
 _FLASH = "pytorch_flash::Flash_fwd_kernel_traits<128, 128, 64, 4, false, false, cutlass::bfloat16_t>"
 _GEMM = "nvjet_tst_{m}x{n}_64x4_2x1_v_bz_{layout}"
+_GEMM_24 = (
+    "sm90_xmma_gemm_bf16bf16_bf16f32_f32_{layout}_n_tilesize{m}x{n}x64_warpgroupsize1x1x1_"
+    "execute_segment_k_off_kernel__5x_cublas"
+)
+_GEMM_AMPERE = "ampere_bf16_s16816gemm_bf16_{m}x{n}_ldg8_f2f_stages_64x3_{layout}"
 _ELEMENTWISE = "void at::native::vectorized_elementwise_kernel<4, {functor}, std::array<char*, {n}ul> >"
 _NORM = "void at::native::(anonymous namespace)::{which}<c10::BFloat16, float>(int, float, c10::BFloat16 const*)"
 _FOREACH = (
@@ -19,6 +24,20 @@ _FOREACH = (
     "FusedOptimizerTensorListMetadata<4>, at::native::(anonymous namespace)::FusedAdamMathFunctor<float, 4>>"
 )
 _SM = 132
+
+
+def name_on(gpu: str, name: str) -> str:
+    """A kernel's name on a device: the matrix library picks other kernels on older GPUs."""
+    if "A100" not in gpu or not name.startswith(("nvjet", "sm90")):
+        return name
+    return _GEMM_AMPERE.format(m=256, n=128, layout="nt" if "NT" in name or "_nt_" in name else "tn")
+
+
+class _Where(TypedDict):
+    """Thread that launches a kernel, and its micro-batch."""
+
+    thread: str
+    micro: int
 
 
 class KernelBook:
@@ -31,8 +50,9 @@ class KernelBook:
         """A matrix product of m x k by k x n."""
         tile = (128, 256) if n % 256 == 0 else (64, 128)
         tiles = max(1, -(-m // tile[0]) * -(-n // tile[1]))
+        name = _GEMM if self.job.era == "2.13" else _GEMM_24
         return Kernel(
-            name=_GEMM.format(m=tile[0], n=tile[1], layout=layout),
+            name=name.format(m=tile[0], n=tile[1], layout=layout if self.job.era == "2.13" else layout[:2].lower()),
             op=op,
             base_ns=2e9 * m * n * k / self.job.cluster.flops + 2_500,
             grid=(min(_SM, tiles) if tiles < _SM else tiles, 1, 1),
@@ -63,8 +83,9 @@ class KernelBook:
         """A fused attention kernel; share is its work relative to the forward pass."""
         t, h = self.model.tokens, self.model.hidden // self.tp
         backward = thread == AUTOGRAD
+        which = "bwd_dq_dk_dv_loop_seqk_parallel" if backward else "fwd"
         return Kernel(
-            name=f"void pytorch_flash::flash_{'bwd_dq_dk_dv_loop_seqk_parallel' if backward else 'fwd'}_kernel<{_FLASH}>",
+            name=f"void pytorch_flash::flash_{which}_kernel<{_FLASH}>",
             op=op,
             base_ns=share * 1e9 * 2 * t * t * h / (0.6 * self.job.cluster.flops) + 3_000,
             grid=(-(-t // 128), 1, max(1, h // 128)),
@@ -85,12 +106,16 @@ class KernelBook:
     def forward(self, micro: int) -> tuple[list[Kernel], list[Kernel]]:
         """Attention half and feed-forward half of one layer."""
         t, h, p = self.model.tokens, self.model.hidden, self.tp
-        row, kw = 2.0 * t * h, {"thread": MAIN, "micro": micro}
+        row = 2.0 * t * h
+        kw: _Where = {"thread": MAIN, "micro": micro}
         if self.model.detail == "coarse":
             gemm = self.gemm("aten::mm", t, 4 * h // p, h, **kw, layout="NNT")
             attention = [self.attention("aten::_scaled_dot_product_flash_attention", 1.0, **kw), gemm]
-            feed = self.gemm("aten::addmm", t, 8 * h // p, h, **kw, layout="TNN")
-            return attention, [feed, self.elementwise("CUDAFunctor_add<c10::BFloat16>", "aten::add", 12 * row, **kw)]
+            feed = [
+                self.gemm("aten::addmm", t, 8 * h // p, h, **kw, layout="TNN"),
+                self.elementwise("CUDAFunctor_add<c10::BFloat16>", "aten::add", 12 * row, **kw),
+            ]
+            return attention, feed
         norm = _NORM.format(which="vectorized_layer_norm_kernel")
         attention = [
             self.memory("aten::native_layer_norm", norm, 2 * row, **kw),
@@ -111,7 +136,8 @@ class KernelBook:
     def backward(self, micro: int) -> tuple[list[Kernel], list[Kernel]]:
         """Feed-forward half and attention half of one layer's backward pass."""
         t, h, p = self.model.tokens, self.model.hidden, self.tp
-        row, kw = 2.0 * t * h, {"thread": AUTOGRAD, "micro": micro}
+        row = 2.0 * t * h
+        kw: _Where = {"thread": AUTOGRAD, "micro": micro}
         if self.model.detail == "coarse":
             feed = [self.gemm("aten::mm", t, 16 * h // p, h, **kw, layout="NTN")]
             attention = [
@@ -142,15 +168,18 @@ class KernelBook:
 
     def embedding(self, micro: int) -> list[Kernel]:
         """The lookup at the start of the first stage."""
-        name = "void at::native::(anonymous namespace)::indexSelectLargeIndex<c10::BFloat16, long, unsigned int, 2, 2, -2, true>"
+        place = "void at::native::(anonymous namespace)"
+        name = f"{place}::indexSelectLargeIndex<c10::BFloat16, long, unsigned int, 2, 2, -2, true>"
         row = 2.0 * self.model.tokens * self.model.hidden
         return [self.memory("aten::embedding", name, 2 * row, thread=MAIN, micro=micro)]
 
     def head(self, micro: int, thread: str) -> list[Kernel]:
         """Logits and loss at the end of the last stage, forward or backward."""
         t, h, v = self.model.tokens, self.model.hidden, self.model.vocab // self.tp
-        kw = {"thread": thread, "micro": micro}
-        soft = "void at::native::(anonymous namespace)::cunn_SoftMax{way}<8, float, float, float, at::native::LogSoftMax>"
+        kw: _Where = {"thread": thread, "micro": micro}
+        soft = (
+            "void at::native::(anonymous namespace)::cunn_SoftMax{way}<8, float, float, float, at::native::LogSoftMax>"
+        )
         if thread == MAIN:
             name = soft.format(way="Forward")
             return [

@@ -4,36 +4,28 @@ from __future__ import annotations
 
 import gzip
 import json
-import zlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from simulator.collective_args import CollectiveArgs
+from simulator.kernels import name_on
 from simulator.kineto_text import Text24, Text213, device_properties
 from simulator.ops import AUTOGRAD, Collective, Copy, End, Kernel, Pause, PointToPoint, Sync
 from simulator.programs import LOADER, STEP
 from simulator.timeline import STREAMS
+from simulator.trace_frame import BASE_NS, EPOCH_NS, header, process_id, row_names, span
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from simulator.timeline import Slot, Timeline
-
-EPOCH_NS = {"2.13": 1_773_306_000 * 10**9, "2.4": 1_721_296_800 * 10**9}
-_BASE_NS = {"2.13": 1_767_189_312 * 10**9, "2.4": 1_719_853_884 * 10**9}
-_NCCL = {"2.13": "2.27.3", "2.4": "2.20.5"}
-_COMPUTE_STREAM, _FIRST_ID = 7, 1
-
-
-def process_id(rank: int, seed: int) -> int:
-    """Process ids look arbitrary but are the same on every run of the simulator."""
-    return 20_000 + zlib.crc32(f"{seed}/{rank}".encode()) % 30_000
+_COMPUTE_STREAM = 7
 
 
 def file_name(timeline: Timeline, rank: int) -> str:
-    """torchtitan's name, or the one of torch's own trace handler."""
+    """Torchtitan's name, or the one of torch's own trace handler."""
     job = timeline.job
     if job.era == "2.13":
         return f"rank{rank}_trace.json"
@@ -70,14 +62,15 @@ class _Times:
 
 
 def _by_rank(timeline: Timeline) -> list[list[tuple[Slot, _Times, int]]]:
-    shift = EPOCH_NS[timeline.job.era] - _BASE_NS[timeline.job.era]
+    shift = EPOCH_NS[timeline.job.era] - BASE_NS[timeline.job.era]
     batches: list[list[tuple[Slot, _Times, int]]] = [[] for _ in range(timeline.job.ranks)]
     for slot in timeline.slots:
 
         def whole(values: object, ranks: object = slot.ranks) -> list[int]:
             if values is None:
                 return []
-            return (np.rint(timeline.observed(ranks, values)).astype(np.int64) + shift).tolist()  # type: ignore[arg-type]
+            seen = timeline.observed(ranks, values)  # type: ignore[arg-type]
+            return [int(v) + shift for v in np.rint(seen).tolist()]
 
         times = _Times(*map(whole, (slot.host_start, slot.host_end, slot.launch, slot.start, slot.end)))
         for i, rank in enumerate(slot.ranks.tolist()):
@@ -96,12 +89,13 @@ class _Rank:
         self.threads = {"main": self.pid, AUTOGRAD: self.pid + 611}
         self.device = rank % self.job.cluster.gpus_per_host
         self.arguments = CollectiveArgs(timeline, rank)
-        self.ident, self.correlation, self.index = _FIRST_ID, 30_000 + rank * 17, 0
+        self.ident, self.correlation, self.index = 1, 30_000 + rank * 17, 0
         self.cpu: list[tuple[int, str]] = []
         self.gpu: list[str] = []
         self.marks: list[str] = []
         self.used_streams: set[int] = {_COMPUTE_STREAM}
-        self.sms = 108 if "A100" in timeline.conditions.gpu_names[timeline.topology.host_of[rank]] else 132
+        self.gpu_name = timeline.conditions.gpu_names[timeline.topology.host_of[rank]]
+        self.sms = 108 if "A100" in self.gpu_name else 132
 
     def document(self, batch: list[tuple[Slot, _Times, int]]) -> str:
         """The file's text."""
@@ -123,14 +117,19 @@ class _Rank:
         first = min(t.host_start[i] for _, t, i in batch)
         last = max(max(t.end[i] if t.end else 0, t.host_end[i]) for _, t, i in batch)
         body = [text for _, text in self.cpu] + self.gpu + self.marks
-        meta = self._metadata(first)
-        span = self._span(first - 92_000, last - first + 300_000)
-        events = [*meta, *body, *span] if self.modern else [*body, *meta, *span]
-        devices = device_properties(
-            [self.timeline.conditions.gpu_names[self.timeline.topology.host_of[self.rank]]]
-            * self.job.cluster.gpus_per_host
+        meta = row_names(
+            self.text,
+            first,
+            pid=self.pid,
+            threads=self.threads,
+            device=self.device,
+            streams=self.used_streams,
+            devices=self.job.cluster.gpus_per_host,
         )
-        return self.text.document(self._head(), devices, _BASE_NS[self.job.era], events, self.name)
+        around = span(self.text, first - 92_000, last - first + 300_000)
+        events = [*meta, *body, *around] if self.modern else [*body, *meta, *around]
+        devices = device_properties([self.gpu_name] * self.job.cluster.gpus_per_host)
+        return self.text.document(header(self.timeline, self.rank), devices, BASE_NS[self.job.era], events, self.name)
 
     # -- one operation each -------------------------------------------------------------------------
 
@@ -144,9 +143,7 @@ class _Rank:
     def _host(self, cat: str, name: str, ts: int, end: int, thread: str, extra: str = "") -> int:
         ident, head = self._next()
         args = f'{head}{extra}"Ev Idx": {self.index - 1}'
-        self.cpu.append(
-            (ts, self.text.complete(cat, name, self.pid, self.threads[thread], ts, max(0, end - ts), args))
-        )
+        self.cpu.append((ts, self.text.complete(cat, name, self.pid, self.threads[thread], ts, max(0, end - ts), args)))
         return ident
 
     def _runtime(self, name: str, cbid: int, ts: int, end: int, thread: str, ident: int = 0) -> int:
@@ -183,13 +180,14 @@ class _Rank:
         work = float(slot.work[i]) if slot.work is not None else 1.0
         grid, shapes = self._shape(op, work)
         ident = self._host("cpu_op", op.op, times.host_start[i], times.host_end[i] - 900, op.thread, shapes)
-        launch = "cudaLaunchKernelExC" if op.name.startswith("nvjet") else "cudaLaunchKernel"
+        name = name_on(self.gpu_name, op.name)
+        launch = "cudaLaunchKernelExC" if name.startswith(("nvjet", "sm90")) else "cudaLaunchKernel"
         at = times.launch[i]
         cbid = 430 if launch.endswith("ExC") else 211
         end = at + (times.host_end[i] - times.host_start[i]) * 2 // 5
         correlation = self._runtime(launch, cbid, at, end, op.thread, ident)
         args = self._launch_args(grid, list(op.block), op.registers, op.shared, _COMPUTE_STREAM, correlation)
-        self._device("kernel", op.name, ident, times.start[i], times.end[i], _COMPUTE_STREAM, args)
+        self._device("kernel", name, ident, times.start[i], times.end[i], _COMPUTE_STREAM, args)
 
     def _launch_args(
         self, grid: list[int], block: list[int], registers: int, shared: int, stream: int, correlation: int
@@ -263,65 +261,3 @@ class _Rank:
             part = (cut - begin) // 4
             self._runtime("cudaFree", 22, begin + k * part, begin + (k + 1) * part - 2_000, "main")
         self._runtime("cudaMalloc", 20, cut, end - 3_000, "main")
-
-    # -- the rest of the file -----------------------------------------------------------------------
-
-    def _metadata(self, ts: int) -> list[str]:
-        program = "python" if self.modern else "pt_main_thread"
-        rows = [(self.pid, program, "CPU", self.pid)]
-        rows += [(d, program, f"GPU {d}", 5_000_000 + d) for d in range(self.job.cluster.gpus_per_host)]
-        meta = []
-        for pid, name, label, order in rows:
-            meta.append(self.text.meta("process_name", pid, 0, ts, "name", name))
-            meta.append(self.text.meta("process_labels", pid, 0, ts, "labels", label))
-            meta.append(self.text.meta("process_sort_index", pid, 0, ts, "sort_index", order))
-        threads = [(self.device, s, f"stream {s} ") for s in sorted(self.used_streams)]
-        threads += [(self.pid, self.threads["main"], f"thread {self.pid} ({program})")]
-        threads += [(self.pid, self.threads[AUTOGRAD], f"thread {self.threads[AUTOGRAD]} (pt_autograd_0)")]
-        for pid, tid, name in threads:
-            meta.append(self.text.meta("thread_name", pid, tid, ts, "name", name))
-            meta.append(self.text.meta("thread_sort_index", pid, tid, ts, "sort_index", tid))
-        return meta
-
-    def _span(self, ts: int, dur: int) -> list[str]:
-        name = "PyTorch Profiler"
-        return [
-            self.text.complete("Trace", f"{name} (0)", '"Spans"', f'"{name}"', ts, dur, '"Op count": 0'),
-            self.text.meta("process_sort_index", '"Spans"', 0, ts, "sort_index", 536_870_912),
-            self.text.instant(f"Iteration Start: {name}", "Traces", f"Trace {name}", ts),
-            self.text.instant("Record Window End", "", "", ts + dur + 41_000),
-        ]
-
-    def _head(self) -> dict[str, object]:
-        job = self.job
-        mine = [g for g in self.timeline.groups if self.rank in g.ranks]
-        config = [
-            {
-                "pg_name": g.name,
-                "pg_desc": g.description,
-                "backend_config": "cuda:nccl" if g.kind != "world" else "cpu:gloo,cuda:nccl",
-                "pg_size": len(g.ranks),
-                "ranks": list(g.ranks),
-            }
-            for g in mine
-        ]
-        info = {
-            "backend": "nccl",
-            "rank": self.rank,
-            "world_size": job.ranks,
-            "pg_count": len(mine),
-            "pg_config": config,
-            "nccl_version": _NCCL[job.era],
-        }
-        if not self.modern:
-            return {"record_shapes": 1, "distributedInfo": info}
-        digest = "".join(f"{zlib.crc32(f'{job.seed}/{self.rank}/{k}'.encode()):08X}" for k in range(4))
-        return {
-            "cuda_driver_version": 12080,
-            "cuda_runtime_version": 12080,
-            "cupti_version": 26,
-            "trace_id": digest,
-            "record_shapes": 1,
-            "distributedInfo": info,
-            "host_name": self.timeline.topology.host_names[self.timeline.topology.host_of[self.rank]],
-        }

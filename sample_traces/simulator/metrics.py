@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from simulator.kineto import EPOCH_NS
 from simulator.node_state import CORES, NodeState
+from simulator.trace_frame import EPOCH_NS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,7 +53,7 @@ def write_metrics(timeline: Timeline, folder: Path, style: str, *, sockets: bool
     elif style == "scrapes":
         _write_scrapes(timeline, state, times[:: _SAMPLES // 6], folder, gpus=True)
     else:
-        _write_dump(timeline, state, times, folder)
+        _write_dump(timeline, state, times[::2], folder)
 
 
 def _unix_ns(timeline: Timeline, host: int, t: float) -> int:
@@ -118,7 +118,12 @@ def _gpu_samples(state: NodeState, host_name: str, ranks: list[int], t: float) -
 
 def _node_samples(state: NodeState, host: int, host_name: str, now_s: float, t: float) -> list[Sample]:
     node = state.node(host, t)
-    uname = (("domainname", "(none)"), ("machine", "x86_64"), ("nodename", host_name), ("release", "5.15.0-1063-nvidia"))
+    uname = (
+        ("domainname", "(none)"),
+        ("machine", "x86_64"),
+        ("nodename", host_name),
+        ("release", "5.15.0-1063-nvidia"),
+    )
     samples = [Sample("node_boot_time_seconds", "gauge", (), 1_771_900_411.0)]
     for cpu in range(CORES):
         for mode in ("idle", "iowait", "system", "user"):
@@ -208,7 +213,7 @@ def _write_dump(timeline: Timeline, state: NodeState, times: np.ndarray, folder:
                 for sample in samples:
                     if sample.name == "node_cpu_seconds_total" and ("cpu", "0") not in sample.labels:
                         continue  # a recording setup that keeps one core
-                    labels = sample.labels + (("instance", f"{name}:{port}"), ("job", job))
+                    labels = (*sample.labels, ("instance", f"{name}:{port}"), ("job", job))
                     key = (sample.name, _labels(labels))
                     series[key].append(f"{sample.name}{key[1]} {_number(sample.value)} {stamp}")
     lines = [line for rows in series.values() for line in rows]

@@ -1,11 +1,11 @@
-"""NCCL_DEBUG=INFO logs, one file per process, as NCCL 2.27 prints them."""
+"""NCCL_DEBUG=INFO logs, one file per process, as NCCL 2.27 (torch 2.13) or 2.20 (torch 2.4) prints them."""
 
 from __future__ import annotations
 
 import zlib
 from typing import TYPE_CHECKING
 
-from simulator.kineto import process_id
+from simulator.trace_frame import process_id
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,9 +37,11 @@ class _Log:
         self.local = rank % self.job.cluster.gpus_per_host
         self.pid = process_id(rank, self.job.seed)
         self.sockets = sockets
+        self.modern = self.job.era == "2.13"
         self.lines: list[str] = []
 
     def text(self) -> str:
+        """The file's text: start of the process, then every communicator it joins."""
         self._start()
         for number, group in enumerate(self.timeline.groups):
             if self.rank in group.ranks and len(group.ranks) > 1:
@@ -55,26 +57,41 @@ class _Log:
 
     def _start(self) -> None:
         self._say("NCCL_SOCKET_IFNAME set by environment to eth0")
-        self._say(f"Bootstrap: Using eth0:{self._address}<0>")
-        self._say("cudaDriverVersion 12080")
-        self._say(f"NCCL version {_VERSION[self.job.era]}")
-        self._say("NET/Plugin: Could not find: libnccl-net.so. ", 7)
+        version = f"NCCL version {_VERSION[self.job.era]}"
+        if self.modern:
+            self._say(f"Bootstrap: Using eth0:{self._address}<0>")
+            self._say("cudaDriverVersion 12080")
+            self._say(version)
+            self._say("NET/Plugin: Could not find: libnccl-net.so. ", 7)
+        else:
+            self._say(f"Bootstrap : Using eth0:{self._address}<0>")
+            self._say("cudaDriverVersion 12040")
+            if self.rank == 0:
+                self.lines.append(version)
+            self._say(
+                "NET/Plugin : dlerror=libnccl-net.so: cannot open shared object file: No such file or directory "
+                "No plugin found (libnccl-net.so), using internal implementation",
+                7,
+            )
         self._network()
 
     def _network(self) -> None:
         if self.sockets:
             self._say("NET/IB : No device found.", 7)
-            self._say(f"NET/IB : Using [RO]; OOB eth0:{self._address}<0>", 7)
-            self._say("Failed to initialize NET plugin IB", 7)
+            if self.modern:
+                self._say(f"NET/IB : Using [RO]; OOB eth0:{self._address}<0>", 7)
+                self._say("Failed to initialize NET plugin IB", 7)
             self._say(f"NET/Socket : Using [0]eth0:{self._address}<0>", 7)
-            self._say("Initialized NET plugin Socket", 7)
-            self._say("Assigned NET plugin Socket to comm", 7)
+            if self.modern:
+                self._say("Initialized NET plugin Socket", 7)
+                self._say("Assigned NET plugin Socket to comm", 7)
             self._say("Using network Socket", 7)
             return
         ports = " ".join(f"[{i}]mlx5_{i}:1/IB" for i in range(self.job.cluster.gpus_per_host))
         self._say(f"NET/IB : Using {ports} [RO]; OOB eth0:{self._address}<0>", 7)
-        self._say("Initialized NET plugin IB", 7)
-        self._say("Assigned NET plugin IB to comm", 7)
+        if self.modern:
+            self._say("Initialized NET plugin IB", 7)
+            self._say("Assigned NET plugin IB to comm", 7)
         self._say("Using network IB", 7)
         self._say(f"DMA-BUF is available on GPU device {self.local}", 7)
 
@@ -87,10 +104,11 @@ class _Log:
         ident = f"0x{zlib.crc32(f'{job.seed}/{ranks}'.encode()):x}{zlib.crc32(str(ranks).encode()):08x}"
         bus = BUS[self.local % len(BUS)]
         call = "ncclCommInitRankConfig" if group.kind == "world" else "ncclCommSplit"
-        head = f"{call} comm {pointer} rank {own} nranks {size} cudaDev {self.local} nvmlDev {self.local} busId {bus}"
+        api = f"{call} " if self.modern else ""
+        head = f"{api}comm {pointer} rank {own} nranks {size} cudaDev {self.local} nvmlDev {self.local} busId {bus}"
         thread = 7 + 31 * number
         self._say(f"{head} commId {ident} - Init START", thread)
-        if group.kind == "world":
+        if group.kind == "world" and self.modern:
             self._say("RAS client listening socket at 127.0.0.1<28028>", thread)
             self._say(
                 "Bootstrap timings total 1.204118 (create 0.000041, send 0.000152, recv 0.871204, "
@@ -98,7 +116,8 @@ class _Log:
                 thread,
             )
         self._say(f"Setting affinity for GPU {self.local} to {'0-47' if self.local < 2 else '48-95'}", thread)
-        self._say(f"NVLS multicast support is available on dev {self.local} (NVLS_NCHANNELS 16)", thread)
+        nvls = " (NVLS_NCHANNELS 16)" if self.modern else ""
+        self._say(f"NVLS multicast support is available on dev {self.local}{nvls}", thread)
         mates = [r for r, h in zip(ranks, hosts, strict=True) if h == self.host_index]
         self._say(
             f"comm {pointer} rank {own} nRanks {size} nNodes {len(nodes)} localRanks {len(mates)} "
@@ -107,13 +126,15 @@ class _Log:
         )
         channels = _CHANNELS if len(nodes) > 1 else 2 * _CHANNELS
         if own == 0:
-            order = " ".join(f"{r:2d}" for r in range(size))
+            width = 2 if self.modern else 4
+            order = " ".join(f"{r:{width}d}" for r in range(size if self.modern else min(size, 20)))
             for c in range(channels):
                 self._say(f"Channel {c:02d}/{channels:02d} : {order}"[:127], thread)
         trees = " ".join(f"[{c}] {self._tree(own, size)}" for c in range(channels))
         self._say(f"Trees {trees}", thread)
         self._say("P2P Chunksize set to 524288" if len(nodes) == 1 else "P2P Chunksize set to 131072", thread)
-        self._say(f"Check P2P Type isAllDirectP2p {int(len(nodes) == 1)} directMode 0", thread)
+        if self.modern:
+            self._say(f"Check P2P Type isAllDirectP2p {int(len(nodes) == 1)} directMode 0", thread)
         self._say("threadThresholds 8/8/64 | 64/8/64 | 512 | 512", thread)
         self._say(
             f"{channels} coll channels, {channels} collnet channels, 0 nvls channels, 32 p2p channels, "
@@ -121,14 +142,16 @@ class _Log:
             thread,
         )
         self._say(f"{head} commId {ident} - Init COMPLETE", thread)
-        self._say(
-            f"Init timings - {call}: rank {own} nranks {size} total 1.62 (kernels 0.21, alloc 0.05, bootstrap 1.20, "
-            "allgathers 0.01, topo 0.09, graphs 0.02, connections 0.02, rest 0.02)",
-            thread,
-        )
+        if self.modern:
+            self._say(
+                f"Init timings - {call}: rank {own} nranks {size} total 1.62 (kernels 0.21, alloc 0.05, "
+                "bootstrap 1.20, allgathers 0.01, topo 0.09, graphs 0.02, connections 0.02, rest 0.02)",
+                thread,
+            )
         for c in range(channels):
             self._link(ranks, hosts, own, c, thread + 2)
-        self._say(f"Connected all rings, use ring PXN 0 GDR {0 if self.sockets else 1}", thread + 2)
+        detail = f", use ring PXN 0 GDR {0 if self.sockets else 1}" if self.modern else ""
+        self._say(f"Connected all rings{detail}", thread + 2)
 
     @staticmethod
     def _tree(own: int, size: int) -> str:

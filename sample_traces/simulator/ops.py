@@ -101,4 +101,3 @@ class End:
 
 Op = Kernel | Copy | Collective | PointToPoint | Wait | Sync | Pause | Begin | End
 DTYPE_BYTES = {"BFloat16": 2, "Float": 4}
-

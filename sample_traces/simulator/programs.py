@@ -124,9 +124,7 @@ class _Body:
         group = "dp" if self.job.layout.startswith("dp_tp") else "world"
         count = self.job.buckets_per_layer
         elements = max(64, self.layer_parameters // count)
-        return [
-            Collective(group, "allreduce", elements, "dp", f"dp{layer}.{i}", thread=AUTOGRAD) for i in range(count)
-        ]
+        return [Collective(group, "allreduce", elements, "dp", f"dp{layer}.{i}", thread=AUTOGRAD) for i in range(count)]
 
     def _update(self, *, norm: bool) -> list[Op]:
         ops: list[Op] = [Wait(f"dp{layer}.{self.job.buckets_per_layer - 1}") for layer in range(self.model.layers)]
@@ -181,9 +179,7 @@ class _Body:
 
     def _scatter(self, layer: int) -> list[Op]:
         name = "_reduce_scatter_base"
-        ops: list[Op] = [
-            Collective(self.shard_group, name, self.layer_parameters, "rs", f"rs{layer}", thread=AUTOGRAD)
-        ]
+        ops: list[Op] = [Collective(self.shard_group, name, self.layer_parameters, "rs", f"rs{layer}", thread=AUTOGRAD)]
         if self.job.layout == "hsdp":
             share = self.layer_parameters // (self.job.shard or max(2, self.job.ranks // 2))
             ops.append(

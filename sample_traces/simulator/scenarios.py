@@ -1,119 +1,30 @@
-"""The catalogue of runs: a job, its faults, and what the job would be without them."""
+"""The catalogue of runs."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from dataclasses import replace
 
 from simulator import faults as f
-from simulator.config import Cluster, Job, Model, Noise
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from simulator.faults import Scene, Truth
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """What to simulate."""
-
-    job: Job
-    faults: list[Callable[[Scene], Truth]] = field(default_factory=list)
-    without: Job | None = None  # the job without the fault, where the fault is the job's own shape
-    job_truth: list[f.Truth] = field(default_factory=list)
-    bottleneck: str = "compute"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scenario:
-    """An entry: one line of meaning, defaults of the job, default parameters, and how to plan it."""
-
-    meaning: str
-    build: Callable[[Job, dict[str, float]], Plan]
-    parameters: dict[str, float] = field(default_factory=dict)
-    job: dict[str, object] = field(default_factory=dict)
-    sockets: bool = False
-
-
-def _with(*made: Callable[[Job, dict[str, float]], Callable[[Scene], Truth]], bottleneck: str) -> Callable[..., Plan]:
-    def build(job: Job, p: dict[str, float]) -> Plan:
-        return Plan(job=job, faults=[m(job, p) for m in made], bottleneck=bottleneck)
-
-    return build
-
-
-def _rank(job: Job, p: dict[str, float]) -> int:
-    return min(int(p.get("rank", job.ranks - 3)), job.ranks - 1)
-
-
-def _host(job: Job, p: dict[str, float]) -> int:
-    hosts = -(-job.ranks // job.cluster.gpus_per_host)
-    return min(int(p.get("host", hosts - 1)), hosts - 1)
-
-
-def _some_steps(job: Job, p: dict[str, float]) -> list[int]:
-    every = max(1, round(1 / p["share"]))
-    return [s for s in range(job.total_steps) if s % every == 1 % every]
-
-
-def _tiny_buckets(job: Job, p: dict[str, float]) -> Plan:
-    job = replace(job, layout="ddp", buckets_per_layer=int(p["buckets"]))
-    truth = f.Truth("latency_bound", magnitude=p["buckets"], what="many tiny gradient buckets")
-    return Plan(job=job, without=replace(job, buckets_per_layer=1), job_truth=[truth], bottleneck="network")
-
-
-def _protocol(job: Job, p: dict[str, float]) -> Plan:
-    kind = "allreduce" if job.layout not in {"fsdp", "hsdp"} else "_reduce_scatter_base"
-    slow = replace(job, cluster=replace(job.cluster, protocol_factor={kind: p["factor"]}))
-    truth = f.Truth("wrong_protocol", magnitude=p["factor"], what=f"{kind} far below the other collectives")
-    return Plan(job=slow, without=job, job_truth=[truth], bottleneck="network")
-
-
-def _oversubscribed(job: Job, p: dict[str, float]) -> Plan:
-    slow = replace(job, cluster=replace(job.cluster, oversubscription=p["ratio"]))
-    truth = f.Truth("oversubscription", magnitude=p["ratio"], what="uplinks of the leaves are oversubscribed")
-    return Plan(job=slow, without=job, job_truth=[truth], bottleneck="network")
-
-
-def _bubble(job: Job, p: dict[str, float]) -> Plan:
-    few = replace(job, model=replace(job.model, micro_batches=int(p["micro_batches"])))
-    return Plan(job=few, bottleneck="pipeline", job_truth=[f.Truth("stage_imbalance", what="few micro-batches: bubble only")])
-
-
-def _heavy_stage(job: Job, p: dict[str, float]) -> Plan:
-    heavy = replace(job, stage_weight=(1.0,) * (job.pp - 1) + (p["factor"],))
-    size = job.ranks // job.pp
-    truth = f.Truth("stage_imbalance", list(range(job.ranks - size, job.ranks)), magnitude=p["factor"], what="last stage")
-    return Plan(job=heavy, without=job, job_truth=[truth], bottleneck="imbalance")
-
-
-def _slow_network(job: Job, p: dict[str, float]) -> Plan:
-    slow = replace(job, cluster=replace(job.cluster, nic=job.cluster.nic * p["share"]))
-    truth = f.Truth("bandwidth_bound", magnitude=p["share"], what="every port carries a share of its rate")
-    return Plan(job=slow, without=job, job_truth=[truth], bottleneck="network")
-
-
-def _small_model(job: Job, _: dict[str, float]) -> Plan:
-    return Plan(job=job, bottleneck="host", job_truth=[f.Truth("host_slow", what="kernels shorter than their launches")])
-
-
-def _missing(job: Job, p: dict[str, float]) -> Plan:
-    count = max(1, int(job.ranks * p["missing"]))
-    drop = tuple(range(1, job.ranks, max(1, job.ranks // count)))[:count]
-    job = replace(job, drop_ranks=drop, sequence_numbers=False, step_annotations=False)
-    rank = next(r for r in range(job.ranks - 1, -1, -1) if r not in drop)
-    truth = f.Truth("data_quality", list(drop), what="traces missing, no Seq, no step annotations")
-    return Plan(job=job, faults=[f.gpu_slow(rank, p["factor"])], job_truth=[truth], bottleneck="straggler")
-
-
-def _noisy(job: Job, p: dict[str, float]) -> Plan:
-    return Plan(job=replace(job, noise=replace(job.noise, step_noise=p["noise"])))
-
-
-def _spread(job: Job, p: dict[str, float]) -> Plan:
-    return Plan(job=replace(job, noise=replace(job.noise, gpu_spread=p["spread"])))
-
+from simulator import network_faults as nf
+from simulator.config import Cluster, Model
+from simulator.plans import (
+    Plan,
+    Scenario,
+    bubble,
+    faulty,
+    heavy_stage,
+    host_of,
+    missing_ranks,
+    noisy,
+    oversubscribed,
+    rank_of,
+    slow_network,
+    small_model,
+    some_steps,
+    spread,
+    tiny_buckets,
+    wrong_protocol,
+)
 
 PIPELINE = {
     "layout": "dp_tp_pp",
@@ -130,30 +41,28 @@ _BIG = "straggler"
 
 SCENARIOS: dict[str, Scenario] = {
     "healthy": Scenario(meaning="nothing is wrong", build=lambda job, _: Plan(job=job)),
-    "healthy_spread": Scenario(
-        meaning="healthy, GPUs differ by nature", build=_spread, parameters={"spread": 0.03}
-    ),
-    "healthy_noisy": Scenario(meaning="healthy, steps vary a lot", build=_noisy, parameters={"noise": 0.1}),
+    "healthy_spread": Scenario(meaning="healthy, GPUs differ by nature", build=spread, parameters={"spread": 0.03}),
+    "healthy_noisy": Scenario(meaning="healthy, steps vary a lot", build=noisy, parameters={"noise": 0.1}),
     "slow_gpu": Scenario(
         meaning="one GPU throttles",
-        build=_with(lambda j, p: f.gpu_slow(_rank(j, p), p["factor"]), bottleneck=_BIG),
+        build=faulty(lambda j, p: f.gpu_slow(rank_of(j, p), p["factor"]), bottleneck=_BIG),
         parameters={"factor": 1.3},
     ),
     "slow_memory": Scenario(
         meaning="the memory of one GPU is slow",
-        build=_with(lambda j, p: f.hbm_slow(_rank(j, p), p["factor"]), bottleneck=_BIG),
+        build=faulty(lambda j, p: f.hbm_slow(rank_of(j, p), p["factor"]), bottleneck=_BIG),
         parameters={"factor": 1.5},
     ),
     "slow_node": Scenario(
         meaning="all GPUs of one host throttle",
-        build=_with(lambda j, p: f.node_slow(_host(j, p), p["factor"]), bottleneck=_BIG),
+        build=faulty(lambda j, p: f.node_slow(host_of(j, p), p["factor"]), bottleneck=_BIG),
         parameters={"factor": 1.35},
     ),
     "two_stragglers": Scenario(
         meaning="two GPUs throttle",
-        build=_with(
+        build=faulty(
             lambda _, p: f.gpu_slow(1, p["factor"]),
-            lambda j, p: f.gpu_slow(_rank(j, p), 1 + 0.8 * (p["factor"] - 1)),
+            lambda j, p: f.gpu_slow(rank_of(j, p), 1 + 0.8 * (p["factor"] - 1)),
             bottleneck=_BIG,
         ),
         parameters={"factor": 1.25},
@@ -170,84 +79,86 @@ SCENARIOS: dict[str, Scenario] = {
     ),
     "transient_gpu": Scenario(
         meaning="one GPU is slow in some steps",
-        build=_with(lambda j, p: f.gpu_slow(_rank(j, p), p["factor"], steps=_some_steps(j, p)), bottleneck=_BIG),
+        build=faulty(lambda j, p: f.gpu_slow(rank_of(j, p), p["factor"], steps=some_steps(j, p)), bottleneck=_BIG),
         parameters={"factor": 1.5, "share": 0.34},
     ),
     "onset": Scenario(
         meaning="one GPU becomes slow in the middle",
-        build=_with(
-            lambda j, p: f.gpu_slow(_rank(j, p), p["factor"], steps=slice(j.first_profiled + j.steps // 2, None)),
+        build=faulty(
+            lambda j, p: f.gpu_slow(rank_of(j, p), p["factor"], steps=slice(j.first_profiled + j.steps // 2, None)),
             bottleneck=_BIG,
         ),
         parameters={"factor": 1.3},
     ),
     "busy_host": Scenario(
         meaning="another process takes CPU time on one host",
-        build=_with(lambda j, p: f.host_busy(_host(j, p), p["factor"]), bottleneck="host"),
+        build=faulty(lambda j, p: f.host_busy(host_of(j, p), p["factor"]), bottleneck="host"),
         parameters={"factor": 4.0},
         job={"host_op_ns": 250_000.0, "host_comm_ns": 400_000.0},
     ),
     "loader_one": Scenario(
         meaning="the loader of one rank is slow",
-        build=_with(lambda j, p: f.loader([_rank(j, p)], p["share"]), bottleneck="input"),
+        build=faulty(lambda j, p: f.loader([rank_of(j, p)], p["share"]), bottleneck="input"),
         parameters={"share": 0.5},
     ),
     "loader_random": Scenario(
         meaning="the loader of another rank is slow in every step",
-        build=_with(lambda _, p: f.loader("random", p["share"]), bottleneck="input"),
+        build=faulty(lambda _, p: f.loader("random", p["share"]), bottleneck="input"),
         parameters={"share": 0.6},
     ),
     "input_bound": Scenario(
         meaning="the loaders of all ranks are slow",
-        build=_with(lambda _, p: f.loader("all", p["share"]), bottleneck="input"),
+        build=faulty(lambda _, p: f.loader("all", p["share"]), bottleneck="input"),
         parameters={"share": 0.7},
         job={"ranks": 4, "layout": "ddp"},
     ),
     "gc": Scenario(
         meaning="garbage collection on random ranks",
-        build=_with(lambda _, p: f.gc(int(p["every"]), p["low_ms"], p["high_ms"]), bottleneck="host"),
+        build=faulty(lambda _, p: f.gc(int(p["every"]), p["low_ms"], p["high_ms"]), bottleneck="host"),
         parameters={"every": 24, "low_ms": 120, "high_ms": 300},
     ),
     "allocator": Scenario(
         meaning="one rank runs out of cached memory",
-        build=_with(lambda j, p: f.allocator(_rank(j, p), int(p["every"]), p["low_ms"], p["high_ms"]), bottleneck="host"),
+        build=faulty(
+            lambda j, p: f.allocator(rank_of(j, p), int(p["every"]), p["low_ms"], p["high_ms"]), bottleneck="host"
+        ),
         parameters={"every": 1, "low_ms": 20, "high_ms": 60},
     ),
     "slow_nic": Scenario(
         meaning="the ports of one host run below their rate",
-        build=_with(lambda j, p: f.nic_slow(_host(j, p), p["share"]), bottleneck="network"),
+        build=faulty(lambda j, p: nf.nic_slow(host_of(j, p), p["share"]), bottleneck="network"),
         parameters={"share": 0.25, "host": 2},
         job={"ranks": 16, "layout": "hsdp"},
     ),
     "lossy_link": Scenario(
         meaning="one port retransmits",
-        build=_with(lambda j, p: f.link_errors(_rank(j, p), p["probability"], p["low"], p["high"]), bottleneck="network"),
+        build=faulty(
+            lambda j, p: nf.link_errors(rank_of(j, p), p["probability"], p["low"], p["high"]), bottleneck="network"
+        ),
         parameters={"probability": 0.05, "low": 4, "high": 20},
     ),
     "nvlink": Scenario(
         meaning="NVLink of one host is degraded",
-        build=_with(lambda j, p: f.nvlink_slow(_host(j, p), p["factor"]), bottleneck="network"),
+        build=faulty(lambda j, p: nf.nvlink_slow(host_of(j, p), p["factor"]), bottleneck="network"),
         parameters={"factor": 3.0},
         job={"layout": "dp_tp", "tp": 4, "ranks": 16, "model": Model(hidden=8192, layers=2, micro_batches=2)},
     ),
     "congestion": Scenario(
         meaning="transfers between hosts collide at random",
-        build=_with(lambda _, p: f.congestion(p["probability"], p["low"], p["high"]), bottleneck="network"),
+        build=faulty(lambda _, p: nf.congestion(p["probability"], p["low"], p["high"]), bottleneck="network"),
         parameters={"probability": 0.4, "low": 1.5, "high": 4.0},
         job={"ranks": 16, "layout": "hsdp"},
     ),
     "oversubscription": Scenario(
         meaning="the uplinks of the leaves are oversubscribed",
-        build=_oversubscribed,
+        build=oversubscribed,
         parameters={"ratio": 4.0},
         job=_LEAVES,
     ),
-    "slow_network": Scenario(
-        meaning="all ports are slow", build=_slow_network, parameters={"share": 0.25}
-    ),
+    "slow_network": Scenario(meaning="all ports are slow", build=slow_network, parameters={"share": 0.25}),
     "tiny_buckets": Scenario(
         meaning="gradients in tiny buckets",
-        build=_tiny_buckets,
+        build=tiny_buckets,
         parameters={"buckets": 64},
         job={
             "layout": "ddp",
@@ -257,59 +168,64 @@ SCENARIOS: dict[str, Scenario] = {
         },
     ),
     "wrong_protocol": Scenario(
-        meaning="one kind of collective is far too slow", build=_protocol, parameters={"factor": 0.3}, job={"model": Model(tokens=4096)}
+        meaning="one kind of collective is far too slow",
+        build=wrong_protocol,
+        parameters={"factor": 0.3},
+        job={"model": Model(tokens=4096)},
     ),
     "bubble": Scenario(
-        meaning="pipeline with few micro-batches", build=_bubble, parameters={"micro_batches": 4}, job=PIPELINE
+        meaning="pipeline with few micro-batches", build=bubble, parameters={"micro_batches": 4}, job=PIPELINE
     ),
     "heavy_stage": Scenario(
-        meaning="the last pipeline stage is heavier", build=_heavy_stage, parameters={"factor": 1.4}, job=PIPELINE
+        meaning="the last pipeline stage is heavier", build=heavy_stage, parameters={"factor": 1.4}, job=PIPELINE
     ),
     "sequence_lengths": Scenario(
         meaning="sequence lengths vary at random",
-        build=_with(lambda _, p: f.sequence_lengths(p["cv"]), bottleneck="imbalance"),
+        build=faulty(lambda _, p: f.sequence_lengths(p["cv"]), bottleneck="imbalance"),
         parameters={"cv": 0.2},
     ),
     "long_documents": Scenario(
         meaning="one data shard has longer documents",
-        build=_with(lambda j, p: f.long_documents(min(1, j.dp - 1), p["factor"]), bottleneck="imbalance"),
+        build=faulty(lambda j, p: f.long_documents(min(1, j.dp - 1), p["factor"]), bottleneck="imbalance"),
         parameters={"factor": 1.25},
     ),
     "moe_imbalance": Scenario(
         meaning="experts receive unequal token counts",
-        build=_with(lambda _, p: f.experts(p["peak"]), bottleneck="imbalance"),
+        build=faulty(lambda _, p: f.experts(p["peak"]), bottleneck="imbalance"),
         parameters={"peak": 2.0},
         job=_MOE,
     ),
     "moe_hot_rank": Scenario(
         meaning="one expert rank receives too many tokens",
-        build=_with(lambda j, p: f.experts(p["peak"], _rank(j, p)), bottleneck="imbalance"),
+        build=faulty(lambda j, p: f.experts(p["peak"], rank_of(j, p)), bottleneck="imbalance"),
         parameters={"peak": 2.0},
         job=_MOE,
     ),
     "checkpoint": Scenario(
         meaning="a checkpoint inside the profile",
-        build=_with(lambda _, p: f.checkpoint(p["seconds"]), bottleneck="compute"),
+        build=faulty(lambda _, p: f.checkpoint(p["seconds"]), bottleneck="compute"),
         parameters={"seconds": 3.0},
     ),
     "warm_up": Scenario(
         meaning="the first profiled steps compile",
-        build=_with(lambda _, p: f.warm_up(int(p["steps"]), p["factor"]), bottleneck="compute"),
+        build=faulty(lambda _, p: f.warm_up(int(p["steps"]), p["factor"]), bottleneck="compute"),
         parameters={"steps": 2, "factor": 8.0},
     ),
     "rank0_work": Scenario(
         meaning="rank 0 does extra work on the host",
-        build=_with(lambda _, p: f.rank0_work(p["ms"]), bottleneck="host"),
+        build=faulty(lambda _, p: f.rank0_work(p["ms"]), bottleneck="host"),
         parameters={"ms": 25.0},
     ),
     "mixed_gpus": Scenario(
         meaning="one host has an older kind of GPU",
-        build=_with(lambda j, p: f.other_gpus([_host(j, p)], "NVIDIA A100-SXM4-80GB", p["factor"]), bottleneck="imbalance"),
+        build=faulty(
+            lambda j, p: f.other_gpus([host_of(j, p)], "NVIDIA A100-SXM4-80GB", p["factor"]), bottleneck="imbalance"
+        ),
         parameters={"factor": 1.6},
     ),
     "wait_not_network": Scenario(
         meaning="much NCCL time, all of it waiting for one slow GPU",
-        build=_with(lambda j, p: f.gpu_slow(_rank(j, p), p["factor"]), bottleneck=_BIG),
+        build=faulty(lambda j, p: f.gpu_slow(rank_of(j, p), p["factor"]), bottleneck=_BIG),
         parameters={"factor": 1.8},
         job=_OVERLAP,
     ),
@@ -325,11 +241,11 @@ SCENARIOS: dict[str, Scenario] = {
         ),
         parameters={"factor": 0.2},
     ),
-    "small_model": Scenario(meaning="kernels shorter than their launches", build=_small_model, job=_SMALL),
+    "small_model": Scenario(meaning="kernels shorter than their launches", build=small_model, job=_SMALL),
     "clocks_off": Scenario(
         meaning="host clocks far apart, one slow GPU",
-        build=_with(
-            lambda j, p: f.gpu_slow(_rank(j, p), p["factor"]),
+        build=faulty(
+            lambda j, p: f.gpu_slow(rank_of(j, p), p["factor"]),
             lambda _, p: f.clocks_off(p["offset_ms"], p["drift_ppm"]),
             bottleneck=_BIG,
         ),
@@ -337,14 +253,14 @@ SCENARIOS: dict[str, Scenario] = {
     ),
     "missing_ranks": Scenario(
         meaning="missing traces, no Seq, no steps, one slow GPU",
-        build=_missing,
+        build=missing_ranks,
         parameters={"missing": 0.2, "factor": 1.3},
     ),
     "two_faults": Scenario(
         meaning="a throttled GPU and slow ports on another host",
-        build=_with(
-            lambda j, p: f.gpu_slow(_rank(j, p), p["factor"]),
-            lambda j, p: f.nic_slow(_host(j, p), p["share"]),
+        build=faulty(
+            lambda j, p: f.gpu_slow(rank_of(j, p), p["factor"]),
+            lambda j, p: nf.nic_slow(host_of(j, p), p["share"]),
             bottleneck="network",
         ),
         parameters={"factor": 1.25, "share": 0.25, "host": 1},
@@ -352,10 +268,8 @@ SCENARIOS: dict[str, Scenario] = {
     ),
     "socket_fallback": Scenario(
         meaning="no RDMA device is found: sockets between hosts",
-        build=_with(lambda _, p: f.sockets(p["share"]), bottleneck="network"),
+        build=faulty(lambda _, p: nf.sockets(p["share"]), bottleneck="network"),
         parameters={"share": 0.06},
         sockets=True,
     ),
 }
-
-__all__ = ["SCENARIOS", "Noise", "Plan", "Scenario"]

@@ -6,13 +6,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from simulator.conditions import natural
-from simulator.config import Cluster, Job, Model
+from simulator.config import Job
 from simulator.engine import Engine
 from simulator.faults import Scene, Truth
-from simulator.scenarios import SCENARIOS, Plan, Scenario
+from simulator.scenarios import SCENARIOS
 from simulator.topology import Topology
 
 if TYPE_CHECKING:
+    from simulator.plans import Plan, Scenario
     from simulator.timeline import Timeline
 
 
@@ -30,22 +31,28 @@ class Run:
     free_network_ns: float
 
 
-def prepare(name: str, *, parameters: dict[str, float] | None = None, **job: object) -> tuple[Scenario, Job, dict[str, float]]:
+def prepare(
+    name: str, *, parameters: dict[str, float] | None = None, **job: object
+) -> tuple[Scenario, Job, dict[str, float]]:
     """The scenario, its job with the caller's wishes, and its parameters with the caller's values."""
     scenario = SCENARIOS[name]
-    merged = scenario.parameters | (parameters or {})
+    merged = dict(scenario.parameters) | (parameters or {})
     wishes = {k: v for k, v in job.items() if v is not None}
-    return scenario, replace(Job(), **(scenario.job | wishes)), merged  # type: ignore[arg-type]
+    return scenario, replace(Job(), **(dict(scenario.job) | wishes)), merged  # type: ignore[arg-type]
 
 
-def simulate(name: str, *, parameters: dict[str, float] | None = None, counterfactuals: bool = True, **job: object) -> Run:
+def simulate(
+    name: str, *, parameters: dict[str, float] | None = None, counterfactuals: bool = True, **job: object
+) -> Run:
     """One run. Keyword arguments override fields of the scenario's job."""
     scenario, wanted, merged = prepare(name, parameters=parameters, **job)
     plan = scenario.build(wanted, merged)
     topology = Topology(plan.job)
     clean = plan.without or plan.job
     typical = _typical_step_ns(clean)
-    without = Engine(clean, topology if clean is plan.job else Topology(clean), natural(clean, Topology(clean), typical)).run()
+    without = Engine(
+        clean, topology if clean is plan.job else Topology(clean), natural(clean, Topology(clean), typical)
+    ).run()
     scene = Scene(plan.job, topology, natural(plan.job, topology, typical), without.median_step_ns())
     truths = [apply(scene) for apply in plan.faults] + list(plan.job_truth)
     timeline = Engine(plan.job, topology, scene.given).run()
@@ -60,6 +67,3 @@ def _typical_step_ns(job: Job) -> float:
     quiet = replace(job, steps=2, job_steps=4, noise=replace(job.noise, pause_probability=0.0))
     topology = Topology(quiet)
     return Engine(quiet, topology, natural(quiet, topology, 0.0)).run().median_step_ns()
-
-
-__all__ = ["Cluster", "Model", "Run", "prepare", "simulate"]

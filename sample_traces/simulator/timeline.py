@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -68,7 +68,19 @@ class KernelTable:
     groups: list[Group]
 
 
-STREAMS = {"ag": 22, "rs": 26, "ar": 30, "dp": 20, "tp": 24, "ep": 24, "world": 20, "rf": 32, "sf": 36, "rb": 40, "sb": 44}
+STREAMS = {
+    "ag": 22,
+    "rs": 26,
+    "ar": 30,
+    "dp": 20,
+    "tp": 24,
+    "ep": 24,
+    "world": 20,
+    "rf": 32,
+    "sf": 36,
+    "rb": 40,
+    "sb": 44,
+}
 
 
 @dataclass(slots=True)
@@ -103,7 +115,7 @@ class Timeline:
     def kernels(self) -> KernelTable:
         """The device activities as flat arrays."""
         names: dict[str, int] = {}
-        parts: dict[str, list[NDArray[np.float64]]] = {k: [] for k in _COLUMNS}
+        parts: dict[str, list[NDArray[Any]]] = {k: [] for k in _COLUMNS}
         for slot in self.slots:
             if slot.start is None or slot.end is None or slot.launch is None:
                 continue

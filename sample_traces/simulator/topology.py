@@ -128,9 +128,10 @@ class Topology:
         as many ports as it has members there.
         """
         cluster = self.job.cluster
-        rate = cluster.nvlink * nvlink[groups.members].min(axis=1)
+        rate: NDArray[np.float64] = cluster.nvlink * nvlink[groups.members].min(axis=1)
         if groups.hosts > 1:
             port = cluster.nic * nic[groups.members].min(axis=1)
             port = np.where(groups.crosses, port / cluster.oversubscription, port)
             rate = np.minimum(rate, port * groups.local)
-        return rate * cluster.protocol_factor.get(collective, 1.0)
+        rate *= cluster.protocol_factor.get(collective, 1.0)
+        return rate

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from simulator.conditions import stream
-from simulator.kineto import EPOCH_NS
+from simulator.trace_frame import EPOCH_NS
 
 if TYPE_CHECKING:
     from pathlib import Path

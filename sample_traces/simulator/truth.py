@@ -62,6 +62,7 @@ def answer(run: Run) -> dict[str, object]:
             "critical_rank": critical,
             "critical_exposed_transfer_ratio": round(float(np.median(transfer[critical])) / median, 4),
         },
+        "pipeline_bubble_ratio": round((job.pp - 1) / (job.model.micro_batches + job.pp - 1), 4),
         "tiers": tiers(timeline),
         "clocks": [
             {"host": name, "offset_ns": round(float(offset)), "drift_ppm": round(float(drift), 4)}

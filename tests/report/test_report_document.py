@@ -10,7 +10,7 @@ import report_documents as documents
 from diagnose.errors import StoreError
 from diagnose.model import Finding, Impact
 from diagnose.report.document import Document, decode, encode, from_raw, json_schema
-from diagnose.report.sections import JobParts, Parts, RankParts, StepParts, TraceParts
+from diagnose.report.measures import JobParts, Parts, RankParts, StepParts, TraceParts
 
 CONTRACT = {
     "": "schema tool run verdict step_time collectives network clocks transports scaling what_if findings "

@@ -67,6 +67,14 @@ def arguments(trace: RankTrace, activities: NDArray[np.int64], launches: Launche
     return result
 
 
+def holder_args(trace: RankTrace, spans: Enclosing, time_ns: int, thread: int) -> CommArgs:
+    """Arguments of the innermost operator around a time that names a peer; empty when there is none."""
+    for row in _holder(spans, time_ns, thread):
+        if spans.ref[row] >= 0 and (args := trace.comm_args[spans.ref[row]]).peer is not None:
+            return args
+    return CommArgs()
+
+
 def _holder(spans: Enclosing, time_ns: int, thread: int) -> list[int]:
     """Spans around a time on a thread, innermost first; nesting deeper than 16 is not looked through."""
     if time_ns == UNKNOWN:
@@ -79,8 +87,8 @@ def _from_holder(trace: RankTrace, spans: Enclosing, rows: list[int], name: str)
     operation, merged = name, CommArgs()
     for row in rows:
         span_name = trace.names[spans.name[row]]
-        if span_name != "record_param_comms" and collective_kind(operation) == UNKNOWN_KIND:
-            operation = span_name
+        if operation == name and collective_kind(span_name) != UNKNOWN_KIND:
+            operation = span_name  # a SendRecv kernel is any of five collectives; the span says which
         if spans.ref[row] >= 0:
             args = trace.comm_args[spans.ref[row]]
             if args.collective is not None:
@@ -88,6 +96,11 @@ def _from_holder(trace: RankTrace, spans: Enclosing, rows: list[int], name: str)
             if merged.input_dims is None and args.input_dims is not None:
                 merged = args
     return operation, merged
+
+
+def is_p2p(name: str) -> bool:
+    """Whether a span of this name is point to point."""
+    return collective_kind(name) in _P2P
 
 
 class Described(NamedTuple):
@@ -115,10 +128,19 @@ def describe(operation: str, args: CommArgs, rank: int | None) -> Described:
         whole = out_elems if out_elems is not None else in_elems * args.group_size if in_elems and args.group_size else in_elems
     elif kind in _P2P or kind in ("broadcast", "scatter"):
         whole = max(in_elems or 0, out_elems or 0) or None
-    peer = {"send": args.dst_rank, "recv": args.src_rank}.get(kind)
-    if peer is None and kind == "send_recv":
-        peer = next((end for end in (args.src_rank, args.dst_rank) if end is not None and end != rank), None)
+    peer = _peer(kind, args, rank)
     return Described(kind, kind in _P2P, peer, dtype, in_elems, out_elems, None if size is None or whole is None else whole * size)
+
+
+def _peer(kind: str, args: CommArgs, rank: int | None) -> int | None:
+    """Global rank of the other end. Traces give ends as positions in the group; where they are global, both agree."""
+    far, near = {"send": (args.dst_rank, args.src_rank), "recv": (args.src_rank, args.dst_rank)}.get(kind, (None, None))
+    if far is None:
+        return args.peer if kind in _P2P else None
+    ranks = args.group_ranks
+    if ranks is not None and rank in ranks and near is not None and near != rank and 0 <= far < len(ranks):
+        return ranks[far] if ranks.index(rank) == near else far
+    return far
 
 
 def elements(dims: str) -> int | None:

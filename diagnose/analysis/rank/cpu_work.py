@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _LIBRARY_SPAN = re.compile(r"^(?:gloo|mpi|ucc|hccl|xccl):")
 _RECEIVE = re.compile(r"^c10d::recv", re.IGNORECASE)
+_RECEIVE_SPAN = re.compile(r"^(?:gloo|mpi|ucc):i?recv", re.IGNORECASE)
 _WIDE_RANGE = re.compile(
     r"^ProfilerStep#|^enumerate\(DataLoader\)|DataParallel|^FSDP|^Optimizer|^nccl:|^gloo:|^c10d", re.IGNORECASE
 )
@@ -68,7 +69,8 @@ def _with_receives(trace: RankTrace, spans: CpuSpan, compute: Merged) -> CpuSpan
     """Add the blocking receives that no library span shows: from the post to the next compute of any thread."""
     operators = trace.operators
     posts = np.flatnonzero(matching(trace.names, _RECEIVE)[operators.name]) if len(operators.name) else np.empty(0, np.int64)
-    if not len(posts) or not len(compute.start_ns):
+    shown = matching(trace.names, _RECEIVE_SPAN)[spans.name] if len(spans.name) else np.zeros(0, bool)
+    if not len(posts) or not len(compute.start_ns) or shown.any():
         return spans
     begin = operators.end_ns[posts]
     following = np.searchsorted(compute.start_ns, begin, side="right")

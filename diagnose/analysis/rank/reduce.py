@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from diagnose.analysis.intervals import COMM, COMPUTE, MEMCPY, Merged, covered_ns, gaps, intersect, merge, split, subtract
-from diagnose.analysis.rank.comm_calls import Described, arguments, describe, host_comm_spans
+from diagnose.analysis.rank.comm_calls import Described, arguments, describe, holder_args, host_comm_spans, is_p2p
 from diagnose.analysis.rank.cpu_work import CpuWork, cpu_work
 from diagnose.analysis.rank.idle import GC_SILENCE_NS, IdleParts, host_spans, idle_parts
 from diagnose.analysis.rank.launches import Launches, graph_launches, match_launches
@@ -114,7 +114,7 @@ def _reduce_cpu(trace: RankTrace) -> Reduced:
     bounds = _time_bounds(trace)
     lost = "no device activity was captured though kernels were launched" if match_launches(trace).total else None
     frames: dict[str, pl.DataFrame] = {}
-    named = [(trace.names[code], trace.comm_args[ref] if ref >= 0 else CommArgs()) for code, ref in zip(comm.name.tolist(), comm.ref.tolist(), strict=True)]
+    named = _cpu_named(trace, work)
     described = [describe(operation, args, trace.header.rank) for operation, args in named]
     if windows.source == "none" and len(comm.start_ns):
         order = np.argsort(comm.start_ns, kind="stable")
@@ -130,6 +130,18 @@ def _reduce_cpu(trace: RankTrace) -> Reduced:
     frames["kernel_stat"] = operator_stats(trace, windows)
     start, end = bounds if bounds is not None else (None, None)
     return Reduced(frames, windows.source, lost, None, 0, start, end, trace.events)
+
+
+def _cpu_named(trace: RankTrace, work: CpuWork) -> list[tuple[str, CommArgs]]:
+    """Operation and arguments of each span; the operator that posted a send or receive names its peer."""
+    comm, spans = work.comm, host_comm_spans(trace)
+    named = []
+    for code, ref, start, thread in zip(comm.name.tolist(), comm.ref.tolist(), comm.start_ns.tolist(), comm.thread.tolist(), strict=True):
+        args = trace.comm_args[ref] if ref >= 0 else CommArgs()
+        if args.peer is None and is_p2p(trace.names[code]):
+            args = args._replace(peer=holder_args(trace, spans, start, thread).peer)
+        named.append((trace.names[code], args))
+    return named
 
 
 def _cpu_frames(

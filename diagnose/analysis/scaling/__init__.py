@@ -1,1 +1,1 @@
-"""Scaling curves: which points compare, the fit by scaling type, predictions with intervals, and what bends the curve."""
+"""Scaling curves: comparable points, the fit by scaling type, predictions with intervals, what bends them."""

@@ -28,6 +28,9 @@ class Goals(NamedTuple):
     work: float | None = None
 
 
+NO_GOALS = Goals()
+
+
 class ScalingResult(NamedTuple):
     """Everything the reports show. Answers are null where the points on the curve are fewer than they need."""
 
@@ -47,16 +50,33 @@ class ScalingResult(NamedTuple):
     model_estimate: Estimate | None = None
 
 
-def analyse(curve: Curve, *, sizes: Sequence[int] = (), goals: Goals = Goals(), model_estimate: Estimate | None = None) -> ScalingResult:  # noqa: B008 - a constant
+def analyse(
+    curve: Curve, *, sizes: Sequence[int] = (), goals: Goals = NO_GOALS, model_estimate: Estimate | None = None
+) -> ScalingResult:
     """Analyse a curve. ``sizes`` are to be predicted; without any, twice the largest comparable size is."""
     selection = select(curve)
     used = selection.used
     warnings = list(selection.warnings)
     if selection.refused or not used:
-        refusals = [predict.Prediction(size, None, None, "none", selection.refused or "no comparable points") for size in sorted(set(sizes))]
+        refusals = [
+            predict.Prediction(size, None, None, "none", selection.refused or "no comparable points")
+            for size in sorted(set(sizes))
+        ]
         return ScalingResult(
-            curve, selection, None, (), _measured_anyway(curve), tuple(refusals), None, None, None, (), None,
-            predict.between_run_noise(curve.points), tuple(warnings), model_estimate,
+            curve,
+            selection,
+            None,
+            (),
+            _measured_anyway(curve),
+            tuple(refusals),
+            None,
+            None,
+            None,
+            (),
+            None,
+            predict.between_run_noise(curve.points),
+            tuple(warnings),
+            model_estimate,
         )
     curved = choose(used, curve.type)
     warnings += _about_fit(curve, curved)
@@ -89,24 +109,42 @@ def _measured_anyway(curve: Curve) -> tuple[answers.Measured, ...]:
 def _about_fit(curve: Curve, curved: Curved) -> list[Warned]:
     warnings = []
     if len(curved.points) == 1:
-        warnings.append(Warned("one_point", f"one comparable point only ({curved.points[0].gpus}): no curve and no efficiency; measure two more sizes"))
+        warnings.append(
+            Warned(
+                "one_point",
+                f"one comparable point only ({curved.points[0].gpus}): no curve and no efficiency; measure two "
+                "more sizes",
+            )
+        )
     if len(curved.points) == 2:
         low, high = curved.points
         kept = (high.rate / high.gpus) / (low.rate / low.gpus)
-        warnings.append(Warned(
-            "two_points",
-            f"two points only ({low.gpus} and {high.gpus}): no curve can be fitted, only the efficiency {kept:.1%} between them is known; "
-            "a prediction within twice the larger is an estimate from it; measure a third size",
-        ))
+        warnings.append(
+            Warned(
+                "two_points",
+                f"two points only ({low.gpus} and {high.gpus}): no curve can be fitted, only the efficiency "
+                f"{kept:.1%} between them is known; "
+                "a prediction within twice the larger is an estimate from it; measure a third size",
+            )
+        )
     gpus, residual = curved.largest_residual
     if abs(residual) > LARGE_RESIDUAL and len(curved.points) > 2:
-        warnings.append(Warned("residual", f"outlier: the curve misses {gpus} by {abs(residual):.1%}; re-measure it, or check that its configuration is the same"))
+        warnings.append(
+            Warned(
+                "residual",
+                f"outlier: the curve misses {gpus} by {abs(residual):.1%}; re-measure it, or check that its "
+                "configuration is the same",
+            )
+        )
     if curve.type == "unknown" and len(curved.points) > 2:
-        warnings.append(Warned(
-            "type_unknown",
-            "weak or strong scaling is not stated: both forms are fitted and weighted by how well they fit; say --type weak or --type strong",
-            doubt=False,
-        ))
+        warnings.append(
+            Warned(
+                "type_unknown",
+                "weak or strong scaling is not stated: both forms are fitted and weighted by how well they fit; "
+                "say --type weak or --type strong",
+                doubt=False,
+            )
+        )
     return warnings
 
 
@@ -115,11 +153,19 @@ def _targets(curved: Curved, goals: Goals, seconds: float | None) -> list[answer
     if goals.work is None or seconds is None or len(curved.points) < 2:
         return found
     if goals.deadline_hours is not None:
-        found.append(answers.deadline_target(
-            curved, hours=goals.deadline_hours, work=goals.work, seconds=seconds, cost_per_gpu_hour=goals.cost_per_gpu_hour
-        ))
+        found.append(
+            answers.deadline_target(
+                curved,
+                hours=goals.deadline_hours,
+                work=goals.work,
+                seconds=seconds,
+                cost_per_gpu_hour=goals.cost_per_gpu_hour,
+            )
+        )
     if goals.budget is not None and goals.cost_per_gpu_hour is not None:
-        found.append(answers.budget_target(
-            curved, budget=goals.budget, work=goals.work, seconds=seconds, cost_per_gpu_hour=goals.cost_per_gpu_hour
-        ))
+        found.append(
+            answers.budget_target(
+                curved, budget=goals.budget, work=goals.work, seconds=seconds, cost_per_gpu_hour=goals.cost_per_gpu_hour
+            )
+        )
     return found

@@ -58,8 +58,8 @@ class Target(NamedTuple):
     gpus: int | None
     hours: float | None
     cost: float | None
-    extrapolated: bool
     text: str
+    extrapolated: bool = False
 
 
 def measured(points: Sequence[Point], *, seconds: float | None, cost_per_gpu_hour: float | None) -> list[Measured]:
@@ -79,7 +79,9 @@ def measured(points: Sequence[Point], *, seconds: float | None, cost_per_gpu_hou
 def efficiency_floor(curved: Curved, unit: str) -> Threshold:
     """Where efficiency, relative to the smallest size on the curve, falls below 80 %."""
     first = curved.points[0].gpus
-    return _threshold(curved, curved.efficiency, EFFICIENCY_FLOOR, f"efficiency relative to {first} {unit} falls below 80 %", unit)
+    return _threshold(
+        curved, curved.efficiency, EFFICIENCY_FLOOR, f"efficiency relative to {first} {unit} falls below 80 %", unit
+    )
 
 
 def plateau(curved: Curved, unit: str) -> Threshold:
@@ -100,10 +102,14 @@ def deadline_target(
     for gpus in _sizes(curved):
         needed = _hours(curved, gpus, work, seconds)
         if needed <= hours:
-            return _reached(curved, goal, gpus, needed, cost_per_gpu_hour, "the smallest size, hence the cheapest, that makes it")
+            return _reached(
+                curved, goal, gpus, needed, cost_per_gpu_hour, "the smallest size, hence the cheapest, that makes it"
+            )
     top = _sizes(curved)[-1]
     shortest = min(_hours(curved, gpus, work, seconds) for gpus in _sizes(curved))
-    return Target(goal, None, None, None, False, f"not reachable up to {top} (twice the data): the shortest is {shortest:.3g} h")
+    return Target(
+        goal, None, None, None, f"not reachable up to {top} (twice the data): the shortest is {shortest:.3g} h"
+    )
 
 
 def budget_target(curved: Curved, *, budget: float, work: float, seconds: float, cost_per_gpu_hour: float) -> Target:
@@ -119,14 +125,16 @@ def budget_target(curved: Curved, *, budget: float, work: float, seconds: float,
         return _reached(curved, goal, gpus, hours, cost_per_gpu_hour, "the fastest size that stays within the budget")
     first = curved.points[0].gpus
     least = _hours(curved, first, work, seconds) * first * cost_per_gpu_hour
-    return Target(goal, None, None, None, False, f"not reachable: the smallest size measured, {first}, costs {least:.4g}")
+    return Target(goal, None, None, None, f"not reachable: the smallest size measured, {first}, costs {least:.4g}")
 
 
 def _reached(curved: Curved, goal: str, gpus: int, hours: float, price: float | None, why: str) -> Target:
     cost = None if price is None else hours * gpus * price
     outside = gpus > curved.points[-1].gpus
     text = f"{gpus}: {hours:.3g} h" + ("" if cost is None else f", cost {cost:.4g}") + f"; {why}"
-    return Target(goal, gpus, hours, cost, outside, text + (" (beyond the data, by the fit)" if outside else ""))
+    if outside:
+        text += " (beyond the data, by the fit)"
+    return Target(goal, gpus, hours, cost, text, extrapolated=outside)
 
 
 def _hours(curved: Curved, gpus: int, work: float, seconds: float) -> float:
@@ -159,7 +167,7 @@ def _crossing(measure: Callable[[float], float], floor: float, low: float, high:
     count = 256
     before = low
     for index in range(count + 1):
-        size = low * (high / low) ** (index / count)
+        size = low * math.pow(high / low, index / count)
         if measure(size) >= floor - 1e-12:
             before = size
             continue

@@ -36,7 +36,7 @@ class Classic(NamedTuple):
         n = gpus / self.base_gpus
         value = self.coefficients
         if self.name == "power law":
-            return self.base_rate * value["scale"] * n ** value["exponent"]
+            return self.base_rate * value["scale"] * math.pow(n, value["exponent"])
         slowdown = 1 + value["sigma"] * (n - 1) + value.get("kappa", 0.0) * n * (n - 1)
         return self.base_rate * value["scale"] * n / slowdown
 
@@ -70,24 +70,35 @@ def _universal(points: Sequence[Point], *, with_kappa: bool) -> Classic:
     count = 3 if with_kappa else 2
     lower = np.array([-np.inf, 0.0, 0.0])[:count]
     best = min(
-        (least_squares(residuals, np.array([0.0, start, start / 100])[:count], bounds=(lower, np.inf)) for start in (1e-6, 0.02, 0.2)),
+        (
+            least_squares(residuals, np.array([0.0, start, start / 100])[:count], bounds=(lower, np.inf))
+            for start in (1e-6, 0.02, 0.2)
+        ),
         key=lambda result: float(result.cost),
     )
     values = [float(value) for value in best.x]
     coefficients = {"scale": math.exp(values[0]), "sigma": values[1]}
     if not with_kappa:
         return Classic(
-            "Amdahl", "X = N / (1 + sigma (N-1))", coefficients, None,
-            "knows no cost that grows with the size: too hopeful beyond the data, or, bent by a tier change, far too low",
-            first.gpus, first.rate,
+            "Amdahl",
+            "X = N / (1 + sigma (N-1))",
+            coefficients,
+            None,
+            "knows no cost that grows with the size: too hopeful beyond the data, or, bent by a tier change, far "
+            "too low",
+            first.gpus,
+            first.rate,
         )
     coefficients["kappa"] = values[2]
     peak = _peak(best, values, len(points) - count, points)
     pitfall = (
-        "three points fit exactly, so nothing tells its error" if len(points) == 3
+        "three points fit exactly, so nothing tells its error"
+        if len(points) == 3
         else "kappa cannot be told before the knee; one outlier or a tier change fakes a peak"
     )
-    return Classic("USL", "X = N / (1 + sigma (N-1) + kappa N (N-1))", coefficients, peak, pitfall, first.gpus, first.rate)
+    return Classic(
+        "USL", "X = N / (1 + sigma (N-1) + kappa N (N-1))", coefficients, peak, pitfall, first.gpus, first.rate
+    )
 
 
 def _peak(result: Any, values: Sequence[float], freedom: int, points: Sequence[Point]) -> float | None:  # noqa: ANN401
@@ -112,6 +123,11 @@ def _power(points: Sequence[Point]) -> Classic:
         np.log([point.gpus / first.gpus for point in points]), np.log([point.rate / first.rate for point in points]), 1
     )
     return Classic(
-        "power law", "X = s N^p", {"scale": math.exp(float(offset)), "exponent": float(exponent)}, None,
-        "has no plateau: a loss that grows faster than a power is missed", first.gpus, first.rate,
+        "power law",
+        "X = s N^p",
+        {"scale": math.exp(float(offset)), "exponent": float(exponent)},
+        None,
+        "has no plateau: a loss that grows faster than a power is missed",
+        first.gpus,
+        first.rate,
     )

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from diagnose.analysis.scaling.table import Point, ScalingType
 
 RUN_NOISE = 0.01
-"""Prior between-run standard deviation of throughput, 1 %: how far a form may miss the points and still be as likely."""
+"""Prior between-run standard deviation of throughput, 1 %: how far a form may miss the points and be as likely."""
 
 TWO_POINT_SHARE = 0.5
 """Between two points a real slope, a step to another tier and noise look alike: half of the loss is taken to go on."""
@@ -34,7 +34,9 @@ class Curved(NamedTuple):
         """Names of the forms with their weights."""
         if not self.parts:
             return "persist"
-        named = [f"{fit.form.name}" if weight > 0.995 else f"{fit.form.name} ({weight:.0%})" for fit, weight in self.parts]
+        named = [
+            f"{fit.form.name}" if weight > 0.995 else f"{fit.form.name} ({weight:.0%})" for fit, weight in self.parts
+        ]
         rest = 1 - math.fsum(weight for _, weight in self.parts)
         return " with ".join([*named, *([f"persist ({rest:.0%})"] if rest > 0.005 else [])])
 
@@ -71,7 +73,7 @@ class Curved(NamedTuple):
         return (self.rate(gpus) / gpus) / (self.rate(first) / first)
 
     def marginal(self, gpus: float) -> float:
-        """d log rate / d log N just above a size: 0.5 means that doubling buys 41 %."""
+        """D log rate / d log N just above a size: 0.5 means that doubling buys 41 %."""
         step = 1.002
         return math.log(self.rate(gpus * step) / self.rate(gpus)) / math.log(step)
 
@@ -87,17 +89,20 @@ class Curved(NamedTuple):
         if self.chief is None:
             return self.points[0].gpus, 0.0
         return max(
-            ((point.gpus, left) for point, left in zip(self.points, self.chief.residuals, strict=True)), key=lambda item: abs(item[1])
+            ((point.gpus, left) for point, left in zip(self.points, self.chief.residuals, strict=True)),
+            key=lambda item: abs(item[1]),
         )
 
 
 def choose(points: Sequence[Point], scaling: ScalingType) -> Curved:
     """The curve for the points on it, by type.
 
-    weak: weak-2, from four points weak-3 beside it; strong: strong-2, from four points strong-3 beside it; unknown: both
-    two-term forms. Several forms share by Akaike weights, exp(-RSS / (2 s^2) - coefficients) with a noise s of 1 %: a
-    third term is carried by the last point alone and must earn its place. Two points: the two-term form (weak where
-    unknown) and persistence, half each. One point: persistence. Source: Burnham and Anderson, Model Selection, 2002.
+    weak: weak-2, from four points weak-3 beside it; strong: strong-2, from four points strong-3 beside it; unknown:
+    both two-term forms. Several forms share by Akaike weights, exp(-RSS / (2 s^2) - coefficients) with a noise s of
+    1 %: a third term is carried by the last point alone and must earn its place. Two points: the two-term form (weak
+    where unknown) and persistence, half each. One point: persistence.
+
+    Source: Burnham and Anderson, Model Selection, 2002.
 
     Raises:
         ValueError: no points.

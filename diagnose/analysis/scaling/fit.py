@@ -39,7 +39,9 @@ class Form(NamedTuple):
 WEAK_2 = Form("weak-2", ("1", "log2 n"), "tau = a + b log2 n")
 WEAK_3 = Form("weak-3", ("1", "log2 n", "n - 1"), "tau = a + b log2 n + c (n - 1)")
 STRONG_2 = Form("strong-2", ("1", "n - 1"), "tau = a + c (n - 1), that is T = A/N + C")
-STRONG_3 = Form("strong-3", ("1", "n - 1", "n log2 n"), "tau = a + c (n - 1) + d n log2 n, that is T = A/N + C + D log2 N")
+STRONG_3 = Form(
+    "strong-3", ("1", "n - 1", "n log2 n"), "tau = a + c (n - 1) + d n log2 n, that is T = A/N + C + D log2 N"
+)
 
 
 class Fit(NamedTuple):
@@ -63,7 +65,7 @@ class Fit(NamedTuple):
         return math.nan if tau <= 0 else self.base_rate * (gpus / self.base_gpus) / tau
 
     def marginal(self, gpus: float) -> float:
-        """d log rate / d log N: 1 for free doubling, 0 where more GPUs stop helping, below where they harm."""
+        """D log rate / d log N: 1 for free doubling, 0 where more GPUs stop helping, below where they harm."""
         step = 1.001
         return math.log(self.rate(gpus * step) / self.rate(gpus)) / math.log(step)
 
@@ -100,7 +102,9 @@ def fit_form(points: Sequence[Point], form: Form) -> Fit:
     for start in STARTS:
         guess = np.full(len(form.terms), max(start / max(len(form.terms) - 1, 1), 1e-6))
         guess[0] = 1.0 - start / 2
-        result = least_squares(residuals, guess, bounds=(lower, np.inf), loss="soft_l1", f_scale=SOFT_L1_SCALE, x_scale="jac")
+        result = least_squares(
+            residuals, guess, bounds=(lower, np.inf), loss="soft_l1", f_scale=SOFT_L1_SCALE, x_scale="jac"
+        )
         if best is None or result.cost < best.cost - 1e-15:
             best = result
     assert best is not None  # noqa: S101 - STARTS is not empty

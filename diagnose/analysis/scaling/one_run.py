@@ -1,4 +1,4 @@
-"""From one run alone: an estimate at twice its size, from a network model and the spread of the ranks. A model, no measurement.
+"""From one run alone: an estimate at twice its size, from a network model and the spread of the ranks.
 
 Source: ring all-reduce moves 2 (N-1)/N of the buffer, in 2 (N-1) hops (Thakur et al., IJHPCA 2005); the slowest of N
 ranks of spread s comes s E[max N] after the mean (Blom 1958).
@@ -21,7 +21,7 @@ ASSUMPTIONS = (
 
 
 class OneRun(NamedTuple):
-    """What one run tells: ranks, step and parts in ns per step, spread of the ranks' own work, latency part of transfer.
+    """What one run tells: ranks, step and parts in ns per step, spread of ranks' own work, latency part of transfer.
 
     ``latency_ns`` is null when the sizes of messages do not tell it.
     """
@@ -66,6 +66,7 @@ def estimate(run: OneRun, factor: int = 2) -> Estimate | None:
     ends = (min(low, middle), max(high, middle))
     text = (
         f"model, not measured: at {gpus} the step takes {middle / run.step_ns:.3f} times as long "
-        f"({ends[0] / run.step_ns:.3f} to {ends[1] / run.step_ns:.3f}), an efficiency of {run.step_ns / middle:.0%} relative to {run.gpus}"
+        f"({ends[0] / run.step_ns:.3f} to {ends[1] / run.step_ns:.3f}), an efficiency of "
+        f"{run.step_ns / middle:.0%} relative to {run.gpus}"
     )
     return Estimate(gpus, middle, ends, run.step_ns / middle, text, ASSUMPTIONS)

@@ -107,17 +107,23 @@ def _work_time(point: Point, name: str, first: Point, scaling: ScalingType) -> f
 def _culprit(fits: Sequence[PartFit], ratio: float, points: Sequence[Point]) -> tuple[str | None, float, str]:
     first, last, top = points[0].gpus, points[-1].gpus, fits[0]
     if ratio < VISIBLE or top.growth_ns <= 0:
-        return None, ratio, f"the GPU-time per unit of work grows by {ratio:.1%} from {first} to {last}: nothing visible bends the curve"
+        flat = f"the GPU-time per unit of work grows by {ratio:.1%} from {first} to {last}"
+        return None, ratio, f"{flat}: nothing visible bends the curve"
     shape = f", growing {top.shape}" if top.shape else ""
     if top.alternatives:
         shape += f" (or {', or '.join(top.alternatives)}: the points do not tell)"
-    others = ", ".join(f"{fit.name} {fit.share:.0%}" for fit in fits[1:] if fit.share >= 0.05)
-    text = f"{top.name} bends the curve: {WHAT[top.name]} makes {top.share:.0%} of the loss from {first} to {last}{shape}"
+    others = ", ".join(f"{fit.name.replace('_', ' ')} {fit.share:.0%}" for fit in fits[1:] if fit.share >= 0.05)
+    text = (
+        f"{top.name.replace('_', ' ')} bends the curve: {WHAT[top.name]} makes {top.share:.0%} of the loss "
+        f"from {first} to {last}{shape}"
+    )
     return top.name, ratio, text + (f"; the rest: {others}" if others else "")
 
 
 def _fit(name: str, points: Sequence[Point], values: Sequence[float], share: float) -> PartFit:
-    shapes = {"exposed_wait": _WAIT, "exposed_transfer": _TRANSFER}.get(name, tuple(SHAPES) if name == "exposed_comm" else _OTHER)
+    shapes = {"exposed_wait": _WAIT, "exposed_transfer": _TRANSFER}.get(
+        name, tuple(SHAPES) if name == "exposed_comm" else _OTHER
+    )
     at = tuple((point.gpus, value) for point, value in zip(points, values, strict=True))
     growth = values[-1] - values[0]
     flat = math.fsum(values) / len(values)
@@ -133,6 +139,10 @@ def _line(x: Sequence[float], y: Sequence[float]) -> tuple[float, float, float]:
     """Residual sum of squares, offset and slope of the least squares line with slope >= 0."""
     mean_x, mean_y = math.fsum(x) / len(x), math.fsum(y) / len(y)
     spread = math.fsum((value - mean_x) ** 2 for value in x)
-    slope = max(math.fsum((a - mean_x) * (b - mean_y) for a, b in zip(x, y, strict=True)) / spread, 0.0) if spread > 0 else 0.0
+    slope = (
+        max(math.fsum((a - mean_x) * (b - mean_y) for a, b in zip(x, y, strict=True)) / spread, 0.0)
+        if spread > 0
+        else 0.0
+    )
     offset = mean_y - slope * mean_x
     return math.fsum((b - offset - slope * a) ** 2 for a, b in zip(x, y, strict=True)), offset, slope

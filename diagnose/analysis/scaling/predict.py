@@ -1,7 +1,8 @@
 """Predictions with an interval and a class of confidence, for curves of two to six points.
 
-Source: h = 1.645 sqrt((s (1 + log2 r))^2 + residual^2 + (spread / 2)^2) on log throughput, r = N / N_max; s = 0.5 %,
-or the between-run noise where it is known. Frozen on published tables, re-checked by benchmarks/scaling.py.
+Source: h = 1.645 sqrt((s (1 + log2 r))^2 + residual^2 + (spread / 2)^2) on log throughput, r = N / N_max; s = 0.5 %.
+Where the between-run noise is known it replaces s, and the spread of refits to noisy copies of the curve is added in
+the same way. Frozen on published tables, re-checked by benchmarks/scaling.py.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ PRIOR_FREEDOM = 2
 
 NUMBER_RANGE = 2.0
 INTERVAL_RANGE = 4.0
-"""Up to twice the data a number with its interval, up to four times the interval with low confidence, beyond nothing."""
+"""Up to twice the data a number with its interval, up to four times the interval, low confidence, beyond nothing."""
 
 DRAWS = 500
 """Parametric bootstrap draws where the between-run noise is known."""
@@ -67,7 +68,10 @@ def between_run_noise(points: Sequence[Point]) -> tuple[float, str]:
 def predict(curve: Curve, curved: Curved, sizes: Sequence[int], *, doubt: bool) -> list[Prediction]:
     """Predict each size. ``doubt`` (a warning that concerns the fit) lowers the confidence by one class."""
     noise, source = between_run_noise(curved.points)
-    return [_one(curve, curved, gpus, noise=noise, bootstrap=source != "default for tables", doubt=doubt) for gpus in sorted(set(sizes))]
+    return [
+        _one(curve, curved, gpus, noise=noise, bootstrap=source != "default for tables", doubt=doubt)
+        for gpus in sorted(set(sizes))
+    ]
 
 
 def band(curve: Curve, curved: Curved, gpus: float) -> tuple[float, float, float] | None:
@@ -88,8 +92,10 @@ def half_width(curved: Curved, gpus: float, *, noise: float, bootstrap: bool) ->
         candidates.append(curved.persist(gpus))
     logs = [math.log(value) for value in candidates if value > 0]
     fitted = curved.residual_sd
-    if bootstrap and curved.chief is not None:
-        fitted = max(fitted, _bootstrap_sd(curved.chief, curved.points, gpus, noise))
+    if bootstrap and curved.parts:
+        total = math.fsum(weight for _, weight in curved.parts)
+        variance = math.fsum(w * _bootstrap_sd(fit, curved.points, gpus, noise) ** 2 for fit, w in curved.parts) / total
+        fitted = math.hypot(fitted, math.sqrt(variance))
     terms = (noise * (1 + math.log2(reach)), fitted, 0.5 * (max(logs) - min(logs)))
     return Z90 * math.sqrt(math.fsum(term * term for term in terms))
 
@@ -99,7 +105,13 @@ def _one(curve: Curve, curved: Curved, gpus: int, *, noise: float, bootstrap: bo
     low, high = curved.points[0].gpus, curved.points[-1].gpus
     if reach > INTERVAL_RANGE or (len(curved.points) < 2 and reach > NUMBER_RANGE) or not curved.rate(gpus) > 0:
         limit = NUMBER_RANGE if len(curved.points) < 2 else INTERVAL_RANGE
-        return Prediction(gpus, None, None, "none", f"{gpus} is more than {limit:.0f} times outside the comparable data ({low} to {high})")
+        return Prediction(
+            gpus,
+            None,
+            None,
+            "none",
+            f"{gpus} is more than {limit:.0f} times outside the comparable data ({low} to {high})",
+        )
     half = half_width(curved, gpus, noise=noise, bootstrap=bootstrap)
     value, bottom, top = _values(curve, curved.rate(gpus), gpus, half)
     reasons = []
@@ -110,12 +122,16 @@ def _one(curve: Curve, curved: Curved, gpus: int, *, noise: float, bootstrap: bo
         reasons.append(f"{count} only: an estimate from the last efficiency, no fitted curve")
     if doubt:
         reasons.append("see the warnings")
-    return Prediction(gpus, value, (bottom, top), "low" if reasons else "normal", "; ".join(reasons) or "within twice the data")
+    return Prediction(
+        gpus, value, (bottom, top), "low" if reasons else "normal", "; ".join(reasons) or "within twice the data"
+    )
 
 
 def _values(curve: Curve, rate: float, gpus: float, half: float) -> tuple[float, float, float]:
     """Value and ordered interval in the unit of the curve (for times, less is better: the ends swap)."""
-    value, *ends = (from_rate(r, gpus, curve.kind, curve.type) for r in (rate, rate * math.exp(-half), rate * math.exp(half)))
+    value, *ends = (
+        from_rate(r, gpus, curve.kind, curve.type) for r in (rate, rate * math.exp(-half), rate * math.exp(half))
+    )
     return value, min(ends), max(ends)
 
 

@@ -78,7 +78,8 @@ def select(curve: Curve) -> Selection:
     refused = None
     if curve.kind == "time_to_train":
         refused = (
-            "time-to-train mixes convergence (a larger batch needs more samples) with speed: no scaling curve is fitted and nothing "
+            "time-to-train mixes convergence (a larger batch needs more samples) with speed: no scaling curve is "
+            "fitted and nothing "
             "is predicted; give tokens/s, samples/s or the step time"
         )
         draft.warn("time_to_train", refused)
@@ -91,7 +92,11 @@ def select(curve: Curve) -> Selection:
         _super_linear(draft)
         _falling(draft)
     judged = tuple(
-        Judged(point, id(point) not in draft.reasons and refused is None, draft.reasons.get(id(point)) or (refused and "time-to-train"))
+        Judged(
+            point,
+            id(point) not in draft.reasons and refused is None,
+            draft.reasons.get(id(point)) or (refused and "time-to-train"),
+        )
         for point in sorted(curve.points, key=lambda point: (point.gpus, point.model or "", point.rate))
     )
     return Selection(judged, tuple(draft.warnings), cliff, refused)
@@ -104,14 +109,22 @@ def _one_model(draft: _Draft) -> None:
     largest = {name: max(p.gpus for p in draft.kept if p.model == name) for name in models}
     chosen = max(models, key=lambda name: (models[name], largest[name], name or ""))
     others = sorted(str(name) for name in models if name != chosen)
-    draft.drop([p for p in draft.kept if p.model != chosen], lambda p: f"another model ({p.model}); the curve is that of {chosen}")
-    text = f"configuration changed: the table mixes models; the curve is that of {chosen} only, without {', '.join(others)}"
+    draft.drop(
+        [p for p in draft.kept if p.model != chosen],
+        lambda p: f"another model ({p.model}); the curve is that of {chosen}",
+    )
+    text = (
+        f"configuration changed: the table mixes models; the curve is that of {chosen} only, without "
+        f"{', '.join(others)}"
+    )
     draft.warn("configuration_changed", text, len(draft.kept) < 3)
 
 
 def _one_batch(draft: _Draft) -> None:
     """Per-GPU batch must be constant; a global batch must be constant (strong) or grow with the size (weak)."""
-    local = [p.local_batch if p.local_batch else p.global_batch / p.gpus if p.global_batch else None for p in draft.kept]
+    local = [
+        p.local_batch if p.local_batch else p.global_batch / p.gpus if p.global_batch else None for p in draft.kept
+    ]
     total = [p.global_batch for p in draft.kept]
     best: list[Point] | None = None
     name = ""
@@ -120,7 +133,11 @@ def _one_batch(draft: _Draft) -> None:
             continue
         groups = Counter(round(value, 6) for value in values if value)
         common, _ = max(groups.items(), key=lambda item: (item[1], item[0]))
-        kept = [p for p, value in zip(draft.kept, values, strict=True) if value and abs(math.log(value / common)) < GROWTH_TOLERANCE]
+        kept = [
+            p
+            for p, value in zip(draft.kept, values, strict=True)
+            if value and abs(math.log(value / common)) < GROWTH_TOLERANCE
+        ]
         if best is None or len(kept) > len(best):
             best, name = kept, label
     if best is None or len(best) == len(draft.kept):
@@ -128,7 +145,10 @@ def _one_batch(draft: _Draft) -> None:
     keep = {id(point) for point in best}
     gone = [point for point in draft.kept if id(point) not in keep]
     draft.drop(gone, f"another {name} than most points")
-    draft.warn("configuration_changed", f"configuration changed: the {name} differs at {_sizes(gone)}; these points are left out")
+    draft.warn(
+        "configuration_changed",
+        f"configuration changed: the {name} differs at {_sizes(gone)}; these points are left out",
+    )
 
 
 def _contradicting_steps(draft: _Draft, curve: Curve) -> None:
@@ -138,11 +158,16 @@ def _contradicting_steps(draft: _Draft, curve: Curve) -> None:
         return
     work = [to_rate(p.value, p.gpus, curve.kind, curve.type) * (p.step_ns or 0) for p in known]
     options = [[amount / p.gpus**power for amount, p in zip(work, known, strict=True)] for power in (0, 1)]
-    deviations = min(([math.log(v / median(values)) for v in values] for values in options), key=lambda d: median(map(abs, d)))
+    deviations = min(
+        ([math.log(v / median(values)) for v in values] for values in options), key=lambda d: median(map(abs, d))
+    )
     bad = [p for p, off in zip(known, deviations, strict=True) if abs(off) > GROWTH_TOLERANCE]
     if bad and len(bad) * 2 < len(known):
         draft.drop(bad, "data quality: the throughput contradicts the step time beside it")
-        draft.warn("data_quality", f"data quality: at {_sizes(bad)} throughput and step time contradict each other; left out, re-measure")
+        draft.warn(
+            "data_quality",
+            f"data quality: at {_sizes(bad)} throughput and step time contradict each other; left out, re-measure",
+        )
 
 
 def _configuration_break(draft: _Draft, curve: Curve) -> None:
@@ -156,11 +181,15 @@ def _configuration_break(draft: _Draft, curve: Curve) -> None:
     before, first = draft.kept[start - 1], draft.kept[start]
     gone = draft.kept[:start]
     growth = first.rate / before.rate
-    why = f"configuration changed: {first.gpus} is {growth:.2f} times as fast as {before.gpus}, yet larger sizes scale again: not the same job"
+    why = (
+        f"configuration changed: {first.gpus} is {growth:.2f} times as fast as {before.gpus}, yet larger sizes "
+        "scale again: not the same job"
+    )
     draft.drop(gone, why)
     draft.warn(
         "configuration_changed",
-        f"configuration changed: throughput hardly grows up to {first.gpus} and then scales (proxy models, another batch, or another "
+        f"configuration changed: throughput hardly grows up to {first.gpus} and then scales (proxy models, "
+        "another batch, or another "
         f"network tier); only {_sizes(draft.kept)} are comparable, {_sizes(gone)} are left out",
         len(draft.kept) < 3,
     )
@@ -192,7 +221,10 @@ def _outlier(draft: _Draft) -> None:
     point = draft.kept[index]
     side = "above" if deviation > 0 else "below"
     draft.drop([point], f"outlier: {abs(deviation):.0%} {side} the line through the others; re-measure")
-    text = f"outlier: {point.gpus} lies {abs(deviation):.0%} {side} the line through the others (efficiency is non-monotone there); left out, re-measure it"
+    text = (
+        f"outlier: {point.gpus} lies {abs(deviation):.0%} {side} the line through the others (efficiency is "
+        "non-monotone there); left out, re-measure it"
+    )
     draft.warn("outlier", text, len(draft.kept) < 3)
 
 
@@ -207,19 +239,29 @@ def _super_linear(draft: _Draft) -> None:
     if efficiency[high] <= 1 + shape.RISE:
         speedup = peak.rate / draft.kept[0].rate
         ideal = peak.gpus / draft.kept[0].gpus
-        above = f" ({speedup:.2f} times the speed on {ideal:.0f} times the size: super-linear there)" if speedup > ideal else ""
+        above = (
+            f" ({speedup:.2f} times the speed on {ideal:.0f} times the size: super-linear there)"
+            if speedup > ideal
+            else ""
+        )
         draft.warn(
             "non_monotone",
-            f"non-monotone efficiency: it rises by {rise:.1%} from {start.gpus} to {peak.gpus}{above}; a single job does not do that: "
+            f"non-monotone efficiency: it rises by {rise:.1%} from {start.gpus} to {peak.gpus}{above}; a single "
+            "job does not do that: "
             "re-measure, or compare the configurations",
         )
         return
     gone = draft.kept[:high]
-    draft.drop(gone, f"super-linear: per-GPU speed rises by {efficiency[high] - 1:.0%} up to {peak.gpus}: the configuration changed")
+    draft.drop(
+        gone,
+        f"super-linear: per-GPU speed rises by {efficiency[high] - 1:.0%} up to {peak.gpus}: the configuration changed",
+    )
     draft.warn(
         "super_linear",
-        f"super-linear: efficiency rises by {rise:.0%} from {start.gpus} to {peak.gpus}: the configuration changed (memory freed by sharding, "
-        f"micro-batch, cache); {_sizes(gone)} are left out, and a curve over such points says nothing about the network",
+        f"super-linear: efficiency rises by {rise:.0%} from {start.gpus} to {peak.gpus}: the configuration "
+        "changed (memory freed by sharding, "
+        f"micro-batch, cache); {_sizes(gone)} are left out, and a curve over such points says nothing about the "
+        "network",
     )
 
 

@@ -58,7 +58,7 @@ def last_break(points: Sequence[Point], is_tier_step: Sequence[bool]) -> int | N
 
 
 def counting_error(points: Sequence[Point]) -> str | None:
-    """Why the last point cannot be right: half or double of what its neighbours imply, or no growth at all, out of nothing."""
+    """Why the last point cannot be right: half or double of what its neighbours imply, or suddenly no growth."""
     if len(points) < 3:
         return None
     earlier = [marginal(a, b) for a, b in pairwise(points[:-1])]
@@ -68,9 +68,15 @@ def counting_error(points: Sequence[Point]) -> str | None:
     drop = math.log((last.rate / last.gpus) / (before.rate / before.gpus))
     for factor, word in ((0.5, "half"), (2.0, "double")):
         if abs(drop - math.log(factor)) <= FACTOR_TWO:
-            return f"about {word} of what {before.gpus} implies: a counting or copying error is likelier than physics; re-measure"
+            return (
+                f"about {word} of what {before.gpus} implies: a counting or copying error is likelier than "
+                "physics; re-measure"
+            )
     if abs(math.log(last.rate / before.rate)) <= OUTLIER / 2:
-        return f"no faster than {before.gpus} after nearly linear growth: a copying error is likelier than physics; re-measure"
+        return (
+            f"no faster than {before.gpus} after nearly linear growth: a copying error is likelier than "
+            "physics; re-measure"
+        )
     return None
 
 

@@ -30,11 +30,11 @@ SMALL_BYTES = 65_536
 
 MAD_TO_SD = 1.4826
 MEDIAN_TO_MEAN_SD = 1.2533
-"""A normal distribution's sd over its median absolute deviation, and the standard error of a median over that of a mean."""
+"""A normal's sd over its median absolute deviation; the standard error of a median over that of a mean."""
 
 
 class StoreRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One run as a measurement; its ``value`` is throughput where every run logged one, else the step time in seconds."""
+    """One run as a measurement; ``value`` is throughput where every run logged one, else the step time in s."""
 
     place: str
     gpus: int
@@ -85,8 +85,18 @@ def read_stores(paths: Sequence[Path]) -> StoreRows:
         rows.append(msgspec.structs.replace(run.row, value=value, repeat=repeat))
     ones = tuple(run.one for run in runs)
     if logged:
-        return StoreRows(tuple(rows), next(iter(units)) or "work/s", "throughput", 1.0, ("throughput as logged by the runs, median over steps",), ones)
-    note = "no throughput was logged by every run: from the median step time, taking the same work per rank in every run for weak scaling"
+        return StoreRows(
+            tuple(rows),
+            next(iter(units)) or "work/s",
+            "throughput",
+            1.0,
+            ("throughput as logged by the runs, median over steps",),
+            ones,
+        )
+    note = (
+        "no throughput was logged by every run: from the median step time, taking the same work per rank in "
+        "every run for weak scaling"
+    )
     return StoreRows(tuple(rows), "s per step", "step_time", None, (note,), ones)
 
 
@@ -96,16 +106,26 @@ def _read(path: Path) -> _Run:
     with Store(path) as store:
         world = store.query("SELECT max(world_size) AS n FROM run").item()
         if not world:
-            raise SourceError(f"{path} does not know its world size: run `diagnose run` again on all its ranks, or give a table with a column gpus")
+            raise SourceError(
+                f"{path} does not know its world size: run `diagnose run` again on all its ranks, or give a table "
+                "with a column gpus"
+            )
         hosts = store.query("SELECT count(*) AS n FROM host").item()
         logged = _training_log(store)
         step_ns, noise = _steps(store) if logged is None or logged[0] is None else (logged[0], logged[1])
         if step_ns is None:
-            raise SourceError(f"{path} holds no complete step: neither the traces nor a training log tell its step time")
+            raise SourceError(
+                f"{path} holds no complete step: neither the traces nor a training log tell its step time"
+            )
         parts = _parts(store)
         row = StoreRow(
-            place=str(path), gpus=int(world), value=1.0, hosts=int(hosts) or None, step_ns=step_ns,
-            noise_ratio=max(RUN_NOISE, noise or 0.0), parts_ns=parts,
+            place=str(path),
+            gpus=int(world),
+            value=1.0,
+            hosts=int(hosts) or None,
+            step_ns=step_ns,
+            noise_ratio=math.hypot(RUN_NOISE, noise or 0.0),
+            parts_ns=parts,
         )
         throughput, unit = (logged[2], logged[3]) if logged else (None, None)
         return _Run(row, throughput, unit, _one_run(store, int(world), step_ns, parts))
@@ -119,7 +139,8 @@ def _training_log(store: Store) -> tuple[float | None, float | None, float | Non
         return None
     if frame.is_empty():
         return None
-    frame = frame.filter(frame["step"] >= frame["step"].min() + SETTLE_STEPS) if "step" in frame.columns and frame.height > 2 * SETTLE_STEPS else frame
+    if frame.height > 2 * SETTLE_STEPS:
+        frame = frame.slice(SETTLE_STEPS)
     step_ns, noise = _median(frame, "step_time_ns")
     throughput, _ = _median(frame, "throughput")
     unit = None
@@ -129,9 +150,14 @@ def _training_log(store: Store) -> tuple[float | None, float | None, float | Non
 
 
 def _steps(store: Store) -> tuple[float | None, float | None]:
-    frame = store.query("SELECT step, median(step_ns) AS step_ns FROM step WHERE label = 'normal' GROUP BY step ORDER BY step")
+    frame = store.query(
+        "SELECT step, median(step_ns) AS step_ns FROM step WHERE label = 'normal' GROUP BY step ORDER BY step"
+    )
     if frame.is_empty():
-        frame = store.query("SELECT step, median(step_ns) AS step_ns FROM step WHERE label NOT IN ('cut', 'profiler_start') GROUP BY step ORDER BY step")
+        frame = store.query(
+            "SELECT step, median(step_ns) AS step_ns FROM step WHERE label NOT IN ('cut', 'profiler_start') "
+            "GROUP BY step ORDER BY step"
+        )
     return _median(frame, "step_ns")
 
 
@@ -153,7 +179,8 @@ def _parts(store: Store) -> dict[str, float]:
     columns = ", ".join(f"median(b.{name}_ns) AS {name}" for name in PARTS)
     frame = store.query(
         f"WITH r AS (SELECT b.rank, {columns} FROM breakdown b JOIN step s USING (rank, step) "
-        f"WHERE b.step >= 0 AND s.label = 'normal' GROUP BY b.rank) SELECT {', '.join(f'median({name}) AS {name}' for name in PARTS)} FROM r"
+        "WHERE b.step >= 0 AND s.label = 'normal' GROUP BY b.rank) SELECT "
+        f"{', '.join(f'median({name}) AS {name}' for name in PARTS)} FROM r"
     )
     if frame.is_empty():
         return {}
@@ -164,12 +191,21 @@ def _one_run(store: Store, gpus: int, step_ns: float, parts: dict[str, float]) -
     if "exposed_wait" not in parts or "exposed_transfer" not in parts:
         return None
     spread = store.query(
-        "WITH s AS (SELECT step, stddev_samp(local_work_ns) AS sd FROM breakdown WHERE step >= 0 GROUP BY step HAVING count(*) > 1) "
+        "WITH s AS (SELECT step, stddev_samp(local_work_ns) AS sd FROM breakdown WHERE step >= 0 GROUP BY step "
+        "HAVING count(*) > 1) "
         "SELECT median(sd) AS sd FROM s"
     ).item()
     latency = store.query(
         "WITH c AS (SELECT step, count(*) AS calls FROM collective WHERE step IS NOT NULL GROUP BY step) "
-        "SELECT (SELECT median(transfer_ns) FROM collective WHERE msg_bytes <= $small) * (SELECT median(calls) FROM c) AS ns",
+        "SELECT (SELECT median(transfer_ns) FROM collective WHERE msg_bytes <= $small) * (SELECT median(calls) "
+        "FROM c) AS ns",
         {"small": SMALL_BYTES},
     ).item()
-    return OneRun(gpus, step_ns, parts["exposed_wait"], parts["exposed_transfer"], float(spread or 0.0), None if latency is None else float(latency))
+    return OneRun(
+        gpus,
+        step_ns,
+        parts["exposed_wait"],
+        parts["exposed_transfer"],
+        float(spread or 0.0),
+        None if latency is None else float(latency),
+    )

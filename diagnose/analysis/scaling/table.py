@@ -19,7 +19,10 @@ ScalingType = Literal["weak", "strong", "unknown"]
 Kind = Literal["throughput", "per_gpu", "step_time", "step_rate", "time_to_train"]
 
 GROWTH_TOLERANCE = 0.1
-"""Work per step counts as constant (strong) or growing with the size (weak) within this relative spread of its logarithm."""
+"""Work per step counts as constant (strong) or growing with the size (weak) within 10 %."""
+
+MOSTLY = 0.7
+"""Share of the points that must follow the rule: three of four, all of three."""
 
 STEP_TIME_SLOPE = -0.5
 """Log step time against log size: 0 for ideal weak scaling, -1 for ideal strong scaling; the middle decides."""
@@ -118,7 +121,14 @@ def build_curve(
     scaling, reason = _scaling_type([members[0] for members in groups.values()], kind, stated_type)
     points = tuple(_point(members, kind, scaling) for members in groups.values())
     return Curve(
-        points=points, unit=unit, kind=kind, seconds=seconds, scale=scale, type=scaling, type_from=reason, notes=tuple(notes)
+        points=points,
+        unit=unit,
+        kind=kind,
+        seconds=seconds,
+        scale=scale,
+        type=scaling,
+        type_from=reason,
+        notes=tuple(notes),
     )
 
 
@@ -155,7 +165,8 @@ def _check(row: Row, scale: str) -> None:
         raise SourceError(f"{row.place}: {scale} is {row.gpus}; a size is a whole number of at least 1")
     if not math.isfinite(row.value) or row.value <= 0:
         raise SourceError(
-            f"{row.place}: the value is {row.value:g}; a throughput or step time is a positive number: correct the line "
+            f"{row.place}: the value is {row.value:g}; a throughput or step time is a positive number: correct "
+            "the line "
             "or remove it (a failed run is no point of the curve)"
         )
 
@@ -167,12 +178,14 @@ def _check_repeats(members: list[Row], scale: str) -> None:
     places = " and ".join(member.place for member in members[:2])
     if any(label is None for label in labels):
         raise SourceError(
-            f"{scale} {members[0].gpus} appears {len(members)} times ({places}): if these are repeated measurements, number them "
+            f"{scale} {members[0].gpus} appears {len(members)} times ({places}): if these are repeated "
+            "measurements, number them "
             "in a column `repeat`; if they are different jobs, name them in a column `model`; otherwise keep one"
         )
     if len(set(labels)) < len(labels):
         raise SourceError(
-            f"{scale} {members[0].gpus} has the same `repeat` twice ({places}): number each measurement differently, or keep one"
+            f"{scale} {members[0].gpus} has the same `repeat` twice ({places}): number each measurement "
+            "differently, or keep one"
         )
 
 
@@ -221,16 +234,16 @@ def _by_work(rows: Sequence[Row], work: Sequence[float | None], name: str) -> tu
     known = [(row.gpus, amount) for row, amount in zip(rows, work, strict=True) if amount]
     if len(known) < 2 or len(known) < len(rows) or len({gpus for gpus, _ in known}) < 2:
         return None
-    if _spread([amount for _, amount in known]) <= GROWTH_TOLERANCE:
+    if _mostly_equal([amount for _, amount in known]):
         return "strong", f"inferred: {name} is the same at every size"
-    if _spread([amount / gpus for gpus, amount in known]) <= GROWTH_TOLERANCE:
+    if _mostly_equal([amount / gpus for gpus, amount in known]):
         return "weak", f"inferred: {name} grows with the size"
     return None
 
 
 def _by_local_batch(rows: Sequence[Row]) -> tuple[ScalingType, str] | None:
     known = [row.local_batch for row in rows if row.local_batch]
-    if len(known) < len(rows) or len(known) < 2 or _spread(known) > GROWTH_TOLERANCE:
+    if len(known) < len(rows) or len(known) < 2 or not _mostly_equal(known):
         return None
     return "weak", "inferred: the batch per GPU is the same at every size"
 
@@ -248,10 +261,15 @@ def _by_step_time(rows: Sequence[Row], kind: Kind) -> tuple[ScalingType, str] | 
     ]
     slope = median(slopes)
     if slope > STEP_TIME_SLOPE:
-        return "weak", f"inferred: the step time hardly falls with the size (exponent {slope:.2f}); --type strong overrules"
+        return (
+            "weak",
+            f"inferred: the step time hardly falls with the size (exponent {slope:.2f}); --type strong overrules",
+        )
     return "strong", f"inferred: the step time falls with the size (exponent {slope:.2f}); --type weak overrules"
 
 
-def _spread(values: Sequence[float]) -> float:
+def _mostly_equal(values: Sequence[float]) -> bool:
+    """Whether nearly all values are the same: one bad point must not hide the rule, so a fifth or so may differ."""
     middle = median(values)
-    return max(abs(math.log(value / middle)) for value in values)
+    near = sum(abs(math.log(value / middle)) <= GROWTH_TOLERANCE for value in values)
+    return near >= max(2, MOSTLY * len(values))

@@ -67,7 +67,11 @@ def judge(points: Sequence[Point], scale: str) -> Verdict:
         return Verdict([], "", [], None)
     cliff = _cliff(single, multi)
     drop = single if len(multi) >= ENOUGH or (cliff and len(multi) >= 2) else single[:-1]
-    assumed = "" if scale == "nodes" or any(point.hosts for point in points) else f" (taking {node} GPUs for a node; a column `hosts` says otherwise)"
+    assumed = (
+        ""
+        if scale == "nodes" or any(point.hosts for point in points)
+        else f" (taking {node} GPUs for a node; a column `hosts` says otherwise)"
+    )
     why = f"another tier: inside one node{assumed}"
     warnings = [_mixed(single, multi, drop, assumed, cliff)]
     if cliff:
@@ -96,18 +100,24 @@ def _mixed(
     kept = [point for point in single if point not in drop]
     if not kept:
         return "tier_mixed", f"{text}, so the former are left out", len(multi) < ENOUGH
-    return "tier_mixed", f"{text}, yet multi-node points are only {len(multi)}: {kept[-1].gpus} is kept as the start", bool(cliff) or len(multi) < 2
+    return (
+        "tier_mixed",
+        f"{text}, yet multi-node points are only {len(multi)}: {kept[-1].gpus} is kept as the start",
+        bool(cliff) or len(multi) < 2,
+    )
 
 
 def _cliff_text(cliff: Cliff) -> tuple[str, str, bool]:
-    after = "" if cliff.next_marginal is None else f", while the next step buys {2**cliff.next_marginal - 1:.0%} per doubling"
+    after = (
+        ""
+        if cliff.next_marginal is None
+        else f", while the next step buys {2**cliff.next_marginal - 1:.0%} per doubling"
+    )
     falls = ": throughput falls" if cliff.falls else ""
     unsure = " (one step cannot tell a cliff from a slope)" if cliff.next_marginal is None else ""
-    return (
-        "tier_cliff",
-        f"tier cliff: leaving the node ({cliff.before_gpus} to {cliff.after_gpus}) keeps {cliff.kept_ratio:.0%} of the speed per GPU{falls}{after}{unsure}",
-        cliff.next_marginal is None,
-    )
+    step = f"tier cliff: leaving the node ({cliff.before_gpus} to {cliff.after_gpus})"
+    kept = f"keeps {cliff.kept_ratio:.0%} of the speed per GPU"
+    return "tier_cliff", f"{step} {kept}{falls}{after}{unsure}", cliff.next_marginal is None
 
 
 def _inside(single: Sequence[Point], multi: Sequence[Point]) -> tuple[str, str, bool] | None:
@@ -121,7 +131,8 @@ def _inside(single: Sequence[Point], multi: Sequence[Point]) -> tuple[str, str, 
         return None
     speedup = single[-1].rate / single[0].rate
     text = (
-        f"the loss is inside the node: {single[-1].gpus} GPUs give {speedup:.1f} times one's speed; look at the host, the input "
+        f"the loss is inside the node: {single[-1].gpus} GPUs give {speedup:.1f} times one's speed; look at the "
+        "host, the input "
         "pipeline and the links inside, not at the network between nodes"
     )
     return "loss_inside_node", text, False

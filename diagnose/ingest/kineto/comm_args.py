@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from diagnose.ingest.kineto.events import FullArgs
 
 _CUT = "..."
+_PEER_INPUT = re.compile(rb'\[\s*"[^"]*",\s*"[^"]*",\s*"(\d+)"')
 
 
 def comm_args(args: FullArgs) -> CommArgs:
@@ -28,6 +29,7 @@ def comm_args(args: FullArgs) -> CommArgs:
         out_elems=_integer(args.out_elems),
         in_split=_split(args.in_split),
         out_split=_split(args.out_split),
+        peer=_peer(bytes(args.concrete)),
         src_rank=_integer(args.src_rank),
         dst_rank=_integer(args.dst_rank),
         input_dims=None if not dims else dims.decode("utf-8", "replace"),
@@ -42,6 +44,12 @@ def rank_list(value: object) -> tuple[int, ...] | None:
     if not isinstance(value, str) or _CUT in value:
         return None
     return tuple(sorted(int(digits) for digits in re.findall(r"\d+", value))) or None
+
+
+def _peer(concrete: bytes) -> int | None:
+    """Third concrete input, which for c10d::send and c10d::recv_ is the other end; None for other operators."""
+    match = _PEER_INPUT.match(concrete)
+    return int(match[1]) if match else None
 
 
 def _split(value: object) -> str | None:

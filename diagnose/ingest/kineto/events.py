@@ -62,6 +62,7 @@ class FullArgs(msgspec.Struct, gc=False):
     seq: Any = msgspec.field(name="Seq", default=None)
     input_dims: msgspec.Raw = msgspec.field(name="Input Dims", default=_ABSENT)
     input_dims_old: msgspec.Raw = msgspec.field(name="Input dims", default=_ABSENT)
+    concrete: msgspec.Raw = msgspec.field(name="Concrete Inputs", default=_ABSENT)
     input_type: msgspec.Raw = msgspec.field(name="Input type", default=_ABSENT)
 
 

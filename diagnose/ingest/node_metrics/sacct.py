@@ -67,7 +67,7 @@ def _add(cells: dict[str, str], sink: Samples) -> None:
         if t_ns is not None:
             sink.add(metric, entity, t_ns / 1e9, t_ns=t_ns)
     if state := cells.get("State", "").strip():
-        sink.add(f"job.state/{state.split()[0].lower()}", entity, 1.0, t_ns=end or start)
+        sink.add("job.in_state", f"{entity}/{state.split()[0].lower()}", 1.0, t_ns=end or start)
 
 
 def _seconds(text: str) -> float | None:

@@ -116,6 +116,7 @@ job.mem_working_set bytes gauge
 job.elapsed,job.cpu_time s gauge
 job.start,job.end s gauge
 job.nodes,job.gpus count gauge
+job.in_state bool gauge
 disk.read_bytes_total,disk.write_bytes_total bytes counter
 disk.read_rate,disk.write_rate bytes/s gauge
 disk.io_time_seconds_total,disk.read_time_seconds_total,disk.write_time_seconds_total s counter
