@@ -77,11 +77,14 @@ def _leading(slow: pl.DataFrame) -> list[int]:
 
 
 def _checkpoint_like(slow: pl.DataFrame, breakdown: pl.DataFrame) -> list[int]:
-    """Steps slow everywhere whose excess is copies or idle time of some rank, not its compute or its transfers."""
+    """Steps slow everywhere whose excess most ranks spend on their own, in copies or idle: saving, evaluating.
+
+    Where one rank spends it and the others wait, it is that rank's doing, and no label hides it.
+    """
     if slow.is_empty() or breakdown.is_empty():
         return []
     parts = breakdown.with_columns((pl.col("exposed_memcpy_ns") + pl.col("idle_ns")).alias("away"))
     parts = parts.with_columns(pl.col("away").median().over("rank").alias("usual"), pl.col("span_ns").median().over("rank").alias("span"))
-    excess = parts.group_by("step").agg(((pl.col("away") - pl.col("usual")) / pl.col("span")).max().alias("excess"))
+    excess = parts.group_by("step").agg(((pl.col("away") - pl.col("usual")) / pl.col("span")).median().alias("excess"))
     joined = slow.filter(pl.col("slow")).join(excess, on="step")
     return joined.filter(pl.col("excess") > 0.5 * (pl.col("ratio") - 1)).get_column("step").sort().to_list()

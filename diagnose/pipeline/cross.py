@@ -54,18 +54,19 @@ def _match(writer: StoreWriter, members: Sequence[Member]) -> None:
     clock_of = {rank: host if host is not None else f"rank{rank}" for rank, host in hosts.items()}
     clocks = fit_clocks(matched.members, clock_of)
     writer.insert("clock", clocks.table)
-    believed = pl.DataFrame(schema={"rank": pl.Int32, "call": pl.Int64, "wait_ns": pl.Int64})
+    believed = pl.DataFrame(schema={"rank": pl.Int32, "call": pl.Int64, "wait_ns": pl.Int64, "certain": pl.Boolean})
     if not matched.members.is_empty():
         waits = split_waits(matched.members, matched.calls, clocks, clock_of)
         writer.insert("collective", waits.collective)
         writer.insert("collective_rank", waits.collective_rank)
         sure = waits.coverage.filter(pl.col("matched_ratio") >= MATCHED_RATIO).get_column("group_id")
-        whole = waits.collective.filter(pl.col("transfer_ns").is_not_null() & pl.col("group_id").is_in(sure.to_list()))
-        believed = waits.collective_rank.join(whole.select("instance"), on="instance").select("rank", "call", "wait_ns")
+        whole = pl.col("transfer_ns").is_not_null() & pl.col("group_id").is_in(sure.to_list())
+        instances = waits.collective.select("instance", whole.alias("certain"))
+        believed = waits.collective_rank.join(instances, on="instance").select("rank", "call", "wait_ns", "certain")
     breakdown = writer.query("SELECT * FROM breakdown ORDER BY rank, step")
     alone = matched.groups.filter(pl.col("size") == 1).get_column("group_id").to_list()
-    own = matched.calls.filter(pl.col("group_id").is_in(alone)).select("rank", "call", pl.lit(0, pl.Int64).alias("wait_ns"))
-    divided = divide_exposed(breakdown.drop("exposed_wait_ns", "exposed_transfer_ns"), calls, pl.concat([believed, own]))
+    own = matched.calls.filter(pl.col("group_id").is_in(alone)).select("rank", "call", pl.lit(0, pl.Int64).alias("wait_ns"), pl.lit(value=True).alias("certain"))
+    divided = divide_exposed(breakdown.drop("exposed_wait_ns", "exposed_transfer_ns", "exposed_transfer_max_ns"), calls, pl.concat([believed, own]))
     writer.replace("breakdown", divided)
 
 

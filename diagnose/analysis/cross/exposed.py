@@ -13,39 +13,57 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
+CONTROL_BYTES = 64
+"""A message of a few words moves nothing: time in an unmatched one (a monitored barrier, a hand-shake) is waiting."""
+
+_UNKNOWN_RATIO = 0.05
+
+
 def divide_exposed(breakdown: pl.DataFrame, calls: pl.DataFrame, members: pl.DataFrame) -> pl.DataFrame:
-    """Breakdown rows with exposed_wait_ns and exposed_transfer_ns where every exposed call of the step is matched.
+    """Breakdown rows with exposed_wait_ns, exposed_transfer_ns and an upper bound of the latter.
 
     An instant counts as transfer when any exposed call is past its waiting prefix, so concurrent calls are not counted
     twice; the rest of exposed_comm is waiting. Steps with unmatched exposed calls stay null: waiting is unknown there.
 
     Args:
-        breakdown: rows (rank, step) with exposed_comm_ns.
+        breakdown: rows (rank, step) with exposed_comm_ns; step -1 is the whole trace.
         calls: comm_call rows.
-        members: collective_rank rows with wait_ns, of groups that may be believed.
+        members: rows (rank, call) with wait_ns, and ``certain``: false where some members were not seen, so that the
+            wait is only a lower bound.
     """
     whole = calls.with_columns(pl.lit(-1, pl.Int64).alias("step"))
-    joined = pl.concat([calls.filter(pl.col("step").is_not_null()), whole]).filter(pl.col("exposed_ns") > 0).join(
-        members.select("rank", "call", "wait_ns"), on=["rank", "call"], how="left"
+    exposed = pl.concat([calls.filter(pl.col("step").is_not_null()), whole]).filter(pl.col("exposed_ns") > 0)
+    joined = exposed.join(members.select("rank", "call", "wait_ns", "certain"), on=["rank", "call"], how="left").with_columns(
+        (pl.col("wait_ns").is_null() & (pl.col("msg_bytes") <= CONTROL_BYTES)).fill_null(value=False).alias("control")
     )
-    if joined.is_empty():
-        settled = pl.when(pl.col("exposed_comm_ns") == 0).then(0)
-        return breakdown.with_columns(settled.alias("exposed_wait_ns"), settled.alias("exposed_transfer_ns"))
-    unknown = joined.filter(pl.col("wait_ns").is_null()).group_by("rank", "step").agg(pl.col("exposed_ns").sum().alias("unknown_ns"))
+    joined = joined.with_columns(
+        pl.when(pl.col("control")).then(pl.col("dur_ns")).otherwise(pl.col("wait_ns").fill_null(0)).alias("wait_ns"),
+        (pl.col("certain").fill_null(value=False) | pl.col("control")).alias("certain"),
+    )
+    certain = _owned_transfer(joined.filter(pl.col("certain")), "transfer")
+    bound = _owned_transfer(joined, "bound")
+    unknown = joined.filter(~pl.col("certain")).group_by("rank", "step").agg(pl.col("exposed_ns").sum().alias("unknown_ns"))
+    rows = breakdown
+    for part in (certain, bound, unknown):
+        rows = rows.join(part, on=["rank", "step"], how="left")
+    little = pl.col("unknown_ns").fill_null(0) <= _UNKNOWN_RATIO * pl.col("exposed_comm_ns")
+    known = pl.when(little).then(pl.min_horizontal(pl.col("transfer").fill_null(0), pl.col("exposed_comm_ns")))
+    return rows.with_columns(
+        known.alias("exposed_transfer_ns"),
+        pl.min_horizontal(pl.col("bound").fill_null(0), pl.col("exposed_comm_ns")).alias("exposed_transfer_max_ns"),
+    ).with_columns((pl.col("exposed_comm_ns") - pl.col("exposed_transfer_ns")).alias("exposed_wait_ns")).drop("transfer", "bound", "unknown_ns")
+
+
+def _owned_transfer(joined: pl.DataFrame, name: str) -> pl.DataFrame:
+    """Exposed transfer per (rank, step) under the waits given."""
     pieces = (
-        joined.filter(pl.col("wait_ns").is_not_null())
-        .select("rank", "step", "start_ns", "wait_ns", "exposed_from_ns", "exposed_to_ns", (pl.col("collective") == "send").alias("send"))
+        joined.select("rank", "step", "start_ns", "wait_ns", "exposed_from_ns", "exposed_to_ns", (pl.col("collective") == "send").alias("send"))
         .explode("exposed_from_ns", "exposed_to_ns")
         .sort("rank", "step")
     )
     owners = pieces.select("rank", "step").unique(maintain_order=True).with_row_index("owner")
-    transfer = owners.with_columns(pl.Series("transfer", _transfer_ns(pieces.join(owners, on=["rank", "step"]), len(owners)))).drop("owner")
-    rows = breakdown.join(transfer, on=["rank", "step"], how="left").join(unknown, on=["rank", "step"], how="left")
-    little = pl.col("unknown_ns").fill_null(0) <= 0.05 * pl.col("exposed_comm_ns")
-    known = pl.when(little).then(pl.min_horizontal(pl.col("transfer").fill_null(0), pl.col("exposed_comm_ns")))
-    return rows.with_columns(known.alias("exposed_transfer_ns")).with_columns(
-        (pl.col("exposed_comm_ns") - pl.col("exposed_transfer_ns")).alias("exposed_wait_ns")
-    ).drop("transfer", "unknown_ns")
+    lengths = _transfer_ns(pieces.join(owners, on=["rank", "step"]), len(owners))
+    return owners.with_columns(pl.Series(name, lengths, dtype=pl.Int64)).drop("owner")
 
 
 def _transfer_ns(pieces: pl.DataFrame, owners: int) -> NDArray[np.int64]:
@@ -69,13 +87,15 @@ def _transfer_ns(pieces: pl.DataFrame, owners: int) -> NDArray[np.int64]:
 
 
 def blocking_comm(breakdown: pl.DataFrame) -> pl.DataFrame:
-    """Per step: the critical rank (least exposed wait) and its exposed transfer. Grain: step."""
-    known = breakdown.filter((pl.col("step") >= 0) & pl.col("exposed_wait_ns").is_not_null())
-    return (
-        known.sort("step", "exposed_wait_ns", "rank")
+    """Per step: the critical rank (least exposed wait) and its exposed transfer; the bound where waits are unknown.
+
+    Grain: step. blocking_comm_ns is null where any rank's wait is unknown; blocking_max_ns is the least upper bound.
+    """
+    frame = breakdown.filter(pl.col("exposed_comm_ns").is_not_null())
+    critical = (
+        frame.filter(pl.col("exposed_wait_ns").is_not_null()).sort("step", "exposed_wait_ns", "rank")
         .group_by("step", maintain_order=True)
-        .agg(
-            pl.col("rank").first().alias("critical_rank"), pl.col("exposed_transfer_ns").first().alias("blocking_comm_ns"),
-            pl.col("span_ns").first().alias("span_ns"),
-        )
+        .agg(pl.col("rank").first().alias("critical_rank"), pl.col("exposed_transfer_ns").first().alias("blocking_comm_ns"))
     )  # fmt: skip
+    bounds = frame.group_by("step").agg(pl.col("exposed_transfer_max_ns").min().alias("blocking_max_ns"), pl.col("span_ns").median())
+    return bounds.join(critical, on="step", how="left").sort("step")

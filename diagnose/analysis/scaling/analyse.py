@@ -102,7 +102,7 @@ def analyse(
 
 def _measured_anyway(curve: Curve) -> tuple[answers.Measured, ...]:
     """Speed-ups of a refused curve: they were measured, whatever they mean."""
-    by_size = {point.gpus: point for point in curve.points}
+    by_size = {point.gpus: point for point in sorted(curve.points, key=lambda point: point.rate)}
     return tuple(answers.measured([by_size[size] for size in sorted(by_size)], seconds=None, cost_per_gpu_hour=None))
 
 

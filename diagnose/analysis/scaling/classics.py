@@ -84,8 +84,7 @@ def _universal(points: Sequence[Point], *, with_kappa: bool) -> Classic:
             "X = N / (1 + sigma (N-1))",
             coefficients,
             None,
-            "knows no cost that grows with the size: too hopeful beyond the data, or, bent by a tier change, far "
-            "too low",
+            "knows no cost that grows with the size; a tier change bends it far too low",
             first.gpus,
             first.rate,
         )

@@ -74,6 +74,7 @@ def select(curve: Curve) -> Selection:
     draft = _Draft(curve.points)
     _one_model(draft)
     _one_batch(draft)
+    _one_per_size(draft)
     cliff: tiers.Cliff | None = None
     refused = None
     if curve.kind == "time_to_train":
@@ -149,6 +150,17 @@ def _one_batch(draft: _Draft) -> None:
         "configuration_changed",
         f"configuration changed: the {name} differs at {_sizes(gone)}; these points are left out",
     )
+
+
+def _one_per_size(draft: _Draft) -> None:
+    """Several configurations of one size: the fastest stands for it, as it would in use."""
+    fastest = {point.gpus: point for point in sorted(draft.kept, key=lambda point: point.rate)}
+    gone = [point for point in draft.kept if fastest[point.gpus] is not point]
+    if not gone:
+        return
+    draft.drop(gone, "another configuration of this size is faster")
+    text = f"configuration changed: {_sizes(gone)} stand there with several batches; the fastest is used"
+    draft.warn("configuration_changed", text)
 
 
 def _contradicting_steps(draft: _Draft, curve: Curve) -> None:

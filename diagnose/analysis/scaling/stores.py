@@ -85,14 +85,9 @@ def read_stores(paths: Sequence[Path]) -> StoreRows:
         rows.append(msgspec.structs.replace(run.row, value=value, repeat=repeat))
     ones = tuple(run.one for run in runs)
     if logged:
-        return StoreRows(
-            tuple(rows),
-            next(iter(units)) or "work/s",
-            "throughput",
-            1.0,
-            ("throughput as logged by the runs, median over steps",),
-            ones,
-        )
+        unit = next(iter(units)) or "work/s"
+        kind: Kind = "per_gpu" if unit.lower().replace(" ", "").endswith(("/gpu", "/device", "/rank")) else "throughput"
+        return StoreRows(tuple(rows), unit, kind, 1.0, ("throughput as logged by the runs, median over steps",), ones)
     note = (
         "no throughput was logged by every run: from the median step time, taking the same work per rank in "
         "every run for weak scaling"
@@ -139,6 +134,8 @@ def _training_log(store: Store) -> tuple[float | None, float | None, float | Non
         return None
     if frame.is_empty():
         return None
+    if "label" in frame.columns and (normal := frame.filter(frame["label"] == "normal")).height:
+        frame = normal
     if frame.height > 2 * SETTLE_STEPS:
         frame = frame.slice(SETTLE_STEPS)
     step_ns, noise = _median(frame, "step_time_ns")

@@ -29,6 +29,7 @@ _STAGES = (
 )
 _SHUTDOWN = (b"uv_loop cleanup finished", b"UV main loop done", b"destroy_process_group", b"Training finished", b"Finished training")
 _END_LINES = 12
+_TRACEBACK_LINES = 80
 
 
 class RankLog:
@@ -97,14 +98,15 @@ class RankLog:
 
 
 def _ending(tail: bytes, consumer: Consumer) -> str:
-    if consumer.events.has("exception", "cuda_error", "cuda_oom"):
-        return "exception"
-    if consumer.events.has("network_exception", "gloo_peer_closed", "gloo_timeout", "torch_abort", "watchdog_timeout"):
-        return "network_error"
-    if consumer.events.has("process_exit", "segfault", "oom_killed"):
-        return "signal"
-    for line in reversed(tail.split(b"\n")[-200:]):
-        found = job_messages.exception(line.decode("utf-8", "replace")) if b"rror" in line or b"xception" in line else None
+    """How the log ends, by its last traceback: an exception in its middle may have been caught."""
+    for line in reversed(tail.split(b"\n")[-_TRACEBACK_LINES:]):
+        found = None
+        if b"rror" in line or b"xception" in line or b"nterrupt" in line:
+            found = job_messages.exception(line.decode("utf-8", "replace"))
         if found is not None:
             return "network_error" if job_messages.is_network_error(*found) else "exception"
+    if consumer.events.has("process_exit", "segfault", "oom_killed"):
+        return "signal"
+    if consumer.events.has("network_exception", "gloo_peer_closed", "gloo_timeout", "torch_abort", "watchdog_timeout"):
+        return "network_error"
     return "shutdown" if any(word in tail for word in _SHUTDOWN) else "open"

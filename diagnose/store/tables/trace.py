@@ -50,6 +50,7 @@ BREAKDOWN = Table(
 """
         + PARTS
         + """
+    exposed_transfer_max_ns | BIGINT | ns | Upper bound of exposed_transfer_ns, known even where peers are missing.
     idle_gc_ns        | BIGINT | ns | Part of idle_host in which no operator or runtime call ran for 50 ms: likely garbage collection.
     idle_allocator_ns | BIGINT | ns | Part of idle_host or idle_sync inside device memory allocation calls.
     local_work_ns     | BIGINT | ns | Work that waits for nobody: compute, copies and idle that the rank caused itself.

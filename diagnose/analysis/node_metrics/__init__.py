@@ -1,0 +1,1 @@
+"""What node metrics say: increases of counters, comparison with peers, outliers, correlation with steps."""

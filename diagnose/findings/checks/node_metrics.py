@@ -1,0 +1,2 @@
+"""tmp"""
+def check(facts): return []

@@ -1,0 +1,305 @@
+"""Transports: is RDMA on, end to end, with GPUDirect; do GPUs of one host reach each other directly; do rails match."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from diagnose.analysis.comm_audit.rails import rails
+from diagnose.analysis.comm_audit.transports import gdr_status, inside_hosts, is_socket, networks
+from diagnose.analysis.comm_audit.view import View, line_evidence, names, reasons, view
+from diagnose.model import Evidence, NotChecked
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from diagnose.findings.facts import Facts
+    from diagnose.model import Finding, Severity
+
+COLLECT = (
+    "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,NET,GRAPH,TUNING NCCL_DEBUG_FILE=/logs/nccl.%h.%p on every rank "
+    "(and NCCL_DEBUG_TIMESTAMP_LEVELS=WARN,INFO from 2.26 on)"
+)
+_QUESTION = "Which transport does each connection take, and is GPUDirect RDMA used?"
+_RESTRICTIONS = ("NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL")
+_DATACENTER_GPUS = 8
+
+
+def check(facts: Facts) -> Iterable[Finding | NotChecked]:
+    """Findings on transports; nothing where there is no communication log."""
+    seen = view(facts.tables)
+    if seen.records.empty:
+        return
+    yield from _sockets(facts, seen)
+    yield from _gdr(facts, seen)
+    yield from _inside(facts, seen)
+    yield from _rails(facts, seen)
+    yield from _unanswered(seen)
+
+
+def _sockets(facts: Facts, seen: View) -> Iterator[Finding]:
+    found = networks(seen.records)
+    on_socket = sorted((host for host, names_ in found.items() if all(map(is_socket, names_))), key=str)
+    on_rdma = sorted((host for host in found if host not in on_socket), key=str)
+    kinds = sorted({name for names_ in found.values() for name in names_})
+    multi = seen.scale.multi_node
+    if not found or multi is False:
+        return
+    if on_socket and on_rdma:
+        yield from _some_sockets(facts, seen, on_socket, on_rdma, found)
+    elif on_socket and multi:
+        yield _all_sockets(facts, seen, on_socket)
+    elif on_socket:
+        yield from _plugin_unused(facts, seen, on_socket)
+    elif len(kinds) > 1 and any(len(names_) == 1 for names_ in found.values()) and len(found) > 1:
+        text = "; ".join(f"{host}: {', '.join(sorted(names_))}" for host, names_ in sorted(found.items(), key=str))
+        yield facts.rules["COM-NET-MIXED"].finding(
+            fields={"networks": text[:400]}, hosts=_named(found), evidence=_link_lines(seen, list(found))
+        )
+
+
+def _some_sockets(
+    facts: Facts, seen: View, on_socket: list[str | None], on_rdma: list[str | None], found: dict[str | None, set[str]]
+) -> Iterator[Finding]:
+    others = sorted({name for host in on_rdma for name in found[host]})
+    yield facts.rules["COM-SOCKET-SOME"].finding(
+        fields={
+            "hosts": names(on_socket),
+            "network": names(sorted({name for host in on_socket for name in found[host]})),
+            "others": names(others),
+            "reason": _sentence(reasons(seen, on_socket)),
+        },
+        hosts=_named(on_socket),
+        ranks=seen.ranks.of(_processes(seen, on_socket)),
+        devices=_interfaces(seen, on_socket),
+        evidence=[*_link_lines(seen, on_socket), *reasons(seen, on_socket), *_link_lines(seen, on_rdma)[:1]],
+    )
+
+
+def _all_sockets(facts: Facts, seen: View, hosts: list[str | None]) -> Finding:
+    why = _expected(seen)
+    rows = [row for row in seen.records.links.iter_rows(named=True) if is_socket(row["network"])]
+    severity: Severity = "critical" if why else "warning"
+    interfaces = _interfaces(seen, hosts)
+    return facts.rules["COM-SOCKET-ALL"].finding(
+        severity,
+        fields={
+            "lines": sum(row["lines"] for row in rows),
+            "hosts": names(hosts),
+            "network": "Socket",
+            "interface": names(interfaces) if interfaces else "an interface that the log does not name",
+            "why": f"the job spans nodes ({seen.scale.why})",
+            "reason": why or "Nothing in the log says that RDMA was expected here.",
+        },
+        hosts=_named(hosts),
+        ranks=seen.ranks.of(_processes(seen, hosts)),
+        devices=interfaces,
+        confidence=0.95 if rows else 0.85,
+        evidence=[*_link_lines(seen, hosts), *reasons(seen)],
+    )
+
+
+def _expected(seen: View) -> str:
+    """What says that RDMA was expected; empty when nothing does."""
+    if found := reasons(seen):
+        return f"Why: {found[0].text}."
+    plugin = next((row["plugin"] for row in seen.records.processes.iter_rows(named=True) if row["plugin"]), None)
+    if plugin is not None:
+        return f"The network plugin {plugin} was loaded but not used."
+    if seen.records.processes["nvls"].any() or any(row.p2p for row in inside_hosts(seen.records)):
+        return "The hosts have NVLink or peer-to-peer GPUs: such machines have RDMA NICs as a rule."
+    if max(seen.scale.gpus_per_host.values(), default=0) >= _DATACENTER_GPUS:
+        return "The hosts have eight or more GPUs: such machines have RDMA NICs as a rule."
+    return ""
+
+
+def _plugin_unused(facts: Facts, seen: View, hosts: list[str | None]) -> Iterator[Finding]:
+    """Sockets on a job of unknown size: worth a word only where a plugin was loaded for something else."""
+    rows = [row for row in _processes(seen, hosts) if row["plugin"]]
+    if not rows:
+        return
+    interfaces = _interfaces(seen, hosts)
+    found = reasons(seen, hosts)
+    yield facts.rules["COM-PLUGIN-UNUSED"].finding(
+        fields={
+            "hosts": names(hosts),
+            "plugin": rows[0]["plugin"],
+            "interface": f" over {names(interfaces)}" if interfaces else "",
+            "reason": _sentence(found),
+        },
+        hosts=_named(hosts),
+        ranks=seen.ranks.of(rows),
+        devices=interfaces,
+        confidence=0.7,
+        evidence=[
+            *(Evidence(f"plugin {row['plugin']}, network {row['network']}", source=f"{row['path']}:{row['first_line']}") for row in rows[:2]),
+            *found,
+        ],
+    )
+
+
+def _gdr(facts: Facts, seen: View) -> Iterator[Finding]:
+    status = gdr_status(seen.records)
+    if seen.scale.multi_node is False:
+        return
+    distances = _distances(facts)
+    notes = [row for row in seen.records.events.iter_rows(named=True) if row["code"] in {"gdr_off_reason", "gdr_no_module"}]
+    evidence = [*line_evidence(notes, "{message}", most=2), *distances[:2]]
+    reason = _sentence(evidence)
+    if status.state == "none":
+        networks_ = sorted({row["network"] for row in status.off})
+        omni = any(str(name).startswith("hfi1") for name in seen.records.nets["name"].to_list())
+        yield facts.rules["COM-GDR-OFF"].finding(
+            fields={
+                "lines": status.off_lines,
+                "network": names(networks_),
+                "hosts": names(row["host"] for row in status.off),
+                "reason": reason or ("hfi1 devices are Omni-Path, which moves GPU memory by its own library or not at all." if omni else ""),
+            },
+            hosts=_named(row["host"] for row in status.off),
+            ranks=seen.ranks.of(status.off),
+            devices=_nic_names(seen, status.off),
+            confidence=0.7 if omni else 0.95,
+            evidence=[*line_evidence(status.off, "{lines} lines via {kind}/{nic}"), *evidence],
+        )
+    elif status.state == "some":
+        odd = sorted(status.off, key=lambda row: -row["lines"])
+        places = [f"{row['host'] or 'a host'} NIC {row['nic']} {row['direction'] or ''} ({row['lines']} lines)" for row in odd]
+        yield facts.rules["COM-GDR-SOME"].finding(
+            fields={"off": status.off_lines, "total": status.off_lines + status.on_lines, "where": names(places), "reason": reason},
+            hosts=_named(row["host"] for row in odd),
+            ranks=seen.ranks.of(odd),
+            devices=_nic_names(seen, odd),
+            evidence=[
+                *line_evidence(odd, "{lines} lines via {kind}/{nic}"),
+                *line_evidence(status.on, "{lines} lines via {kind}/{nic}", most=2),
+                *evidence,
+            ],
+        )
+    elif status.state == "unknown" and distances and seen.scale.multi_node:
+        yield facts.rules["COM-GDR-DISTANCE"].finding(
+            fields={"text": distances[0].text}, hosts=seen.scale.hosts, confidence=0.7, evidence=distances[:4]
+        )
+
+
+def _distances(facts: Facts) -> list[Evidence]:
+    """GPUs for which every NIC is too far: "distance 8 > 5" with the path types of that release."""
+    rows = facts.tables.query(
+        "SELECT t.path, t.line, t.host, split_part(t.name, ' HCA ', 1) AS gpu, t.name, t.value, p.version FROM comm_topology t"
+        " LEFT JOIN comm_process p ON p.path = t.path AND p.pid IS NOT DISTINCT FROM t.pid AND p.host IS NOT DISTINCT FROM t.host"
+        " WHERE t.kind = 'gdr' ORDER BY t.path, t.line"
+    )
+    states: dict[tuple[object, object], list[dict[str, Any]]] = {}
+    for row in rows.iter_rows(named=True):
+        states.setdefault((row["path"], row["gpu"]), []).append(row)
+    found = []
+    for group in states.values():
+        if all(row["value"].startswith("Disabled") for row in group):
+            _, have, limit = group[0]["value"].split(" ")
+            text = f"{group[0]['name']}: distance {have} above the limit {limit}, GPUDirect RDMA disabled"
+            found.append(Evidence(text, source=f"{group[0]['path']}:{group[0]['line']}"))
+    return found
+
+
+def _inside(facts: Facts, seen: View) -> Iterator[Finding]:
+    hosts = inside_hosts(seen.records)
+    shm = [row for row in hosts if row.shm and not row.p2p]
+    p2p = [row for row in hosts if row.p2p and not row.shm]
+    if seen.scale.multi_node is False:
+        net = [row for row in seen.records.links.iter_rows(named=True) if row["family"] == "NET"]
+        if net:
+            yield facts.rules["COM-NET-INSIDE"].finding(
+                fields={"lines": sum(row["lines"] for row in net), "hosts": names(row["host"] for row in net), "network": net[0]["network"]},
+                hosts=_named(row["host"] for row in net),
+                evidence=line_evidence(net, "{lines} lines via {kind}/{nic}"),
+            )
+    if not shm:
+        return
+    lines = sum(row.shm for row in shm)
+    named = _named(row.host for row in shm)
+    evidence = line_evidence([row.example for row in shm if row.example], "{lines} lines via {kind}")
+    setting = next(
+        (
+            row
+            for row in seen.records.env.iter_rows(named=True)
+            if row["name"] in _RESTRICTIONS and row["origin"] == "environment" and row["value"] not in {"0", "SYS"}
+            or (row["name"] == "NCCL_P2P_LEVEL" and row["value"] in {"0", "LOC"})
+        ),
+        None,
+    )
+    text = names(row.host for row in shm)
+    if setting is not None:
+        said = f"{setting['name']}={setting['value']}"
+        source = Evidence(said, source=f"{setting['path']}:{setting['line']}")
+        yield facts.rules["COM-P2P-ENV"].finding(
+            fields={"setting": said, "name": setting["name"], "lines": lines, "hosts": text}, hosts=named, evidence=[source, *evidence]
+        )
+    elif p2p:
+        yield facts.rules["COM-P2P-SOME"].finding(
+            fields={"hosts": text, "others": names(row.host for row in p2p)}, hosts=named, evidence=evidence
+        )
+    else:
+        yield facts.rules["COM-SHM"].finding(fields={"lines": lines, "hosts": text}, hosts=named, confidence=0.8, evidence=evidence)
+
+
+def _rails(facts: Facts, seen: View) -> Iterator[Finding]:
+    found = rails(facts.tables, seen)
+    if found is None:
+        return
+    yield facts.rules["COM-RAIL"].finding(
+        "critical" if found.stuck else "warning",
+        fields={"text": found.text, "reason": found.reason},
+        hosts=_named(row["host"] for row in found.rows),
+        ranks=seen.ranks.of(found.rows),
+        devices=[f"NIC {row['nic']}" for row in found.rows if row["nic"] is not None],
+        confidence=0.8 if found.stuck else 0.6,
+        evidence=[*line_evidence(found.rows, "channel {channel}: {source} -> {target} {direction} via {kind}/{nic}"), *found.evidence],
+    )
+
+
+def _unanswered(seen: View) -> Iterator[NotChecked]:
+    if seen.records.processes.is_empty():
+        return
+    if seen.records.links.is_empty():
+        yield NotChecked(_QUESTION, "the logs hold no connection line (level too low, or the part is missing)", COLLECT)
+    elif seen.scale.multi_node and gdr_status(seen.records).state == "unknown" and not _only_sockets(seen):
+        yield NotChecked("Is GPUDirect RDMA used between nodes?", "no connection line states it; not stated is not off", COLLECT)
+
+
+def _only_sockets(seen: View) -> bool:
+    return all(is_socket(name) for found in networks(seen.records).values() for name in found)
+
+
+def _link_lines(seen: View, hosts: list[str | None]) -> list[Evidence]:
+    rows = [row for row in seen.records.links.iter_rows(named=True) if row["host"] in hosts and row["family"] == "NET"]
+    if rows:
+        return line_evidence(rows, "{lines} lines via {kind}/{nic}", most=3)
+    return [
+        Evidence(f"Using network {row['network']}", source=f"{row['path']}:{row['first_line']}")
+        for row in _processes(seen, hosts)
+        if row["network"]
+    ][:3]
+
+
+def _processes(seen: View, hosts: Iterable[str | None]) -> list[dict[str, Any]]:
+    wanted = set(hosts)
+    return [row for row in seen.records.processes.iter_rows(named=True) if row["host"] in wanted]
+
+
+def _interfaces(seen: View, hosts: Iterable[str | None]) -> list[str]:
+    wanted = set(hosts)
+    rows = [row for row in seen.records.nets.iter_rows(named=True) if row["host"] in wanted]
+    found = {row["name"] for row in rows if row["kind"] == "socket"} or {row["name"] for row in rows if row["kind"] == "bootstrap"}
+    return sorted(found)
+
+
+def _nic_names(seen: View, rows: Iterable[dict[str, Any]]) -> list[str]:
+    known = {(row["host"], row["device_index"]): row["name"] for row in seen.records.nets.iter_rows(named=True) if row["kind"] in {"ib", "ofi"}}
+    return sorted({known.get((row["host"], row["nic"]), f"NIC {row['nic']}") for row in rows})
+
+
+def _named(hosts: Iterable[str | None]) -> list[str]:
+    return sorted({host for host in hosts if host is not None})
+
+
+def _sentence(evidence: list[Evidence]) -> str:
+    return f"Why: {evidence[0].text}." if evidence else ""
