@@ -36,6 +36,7 @@ class Rows:
 
     def __init__(self) -> None:
         self._schemas = {item.name: schema(item.name) for item in TABLES}
+        self._places = {name: {column: place for place, column in enumerate(types)} for name, types in self._schemas.items()}
         self._rows: dict[str, list[tuple[object, ...]]] = {item.name: [] for item in TABLES}
         self.count = 0
 
@@ -45,10 +46,12 @@ class Rows:
         Raises:
             KeyError: a value has no column of its name.
         """
-        names = self._schemas[name]
-        if unknown := values.keys() - names.keys():
-            raise KeyError(f"table {name} has no columns {sorted(unknown)}")
-        self.add_tuple(name, tuple(values.get(column) for column in names))
+        places = self._places[name]
+        row: list[object] = [None] * len(places)
+        for column, value in values.items():
+            row[places[column]] = value
+        self._rows[name].append(tuple(row))
+        self.count += 1
 
     def add_tuple(self, name: str, values: tuple[object, ...]) -> None:
         """Keep one complete row in the table's column order."""
@@ -68,6 +71,8 @@ class Rows:
                 yield self._take(name)
 
     def _take(self, name: str) -> Batch:
-        frame = pl.DataFrame(self._rows[name], schema=self._schemas[name], orient="row")
+        types = self._schemas[name]
+        columns = zip(*self._rows[name], strict=True)
+        frame = pl.DataFrame([pl.Series(column, values, types[column]) for column, values in zip(types, columns, strict=True)])
         self._rows[name] = []
         return Batch(name, frame)

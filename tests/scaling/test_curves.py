@@ -159,7 +159,9 @@ def test_changed_model_and_batch_are_left_out():
 
 
 def test_one_size_in_two_batches_counts_once():
-    points = [ScalingRow(place=str(n), gpus=n, value=10.0 * n, global_batch=b) for n, b in ((16, 64), (32, None), (64, 512))]
+    points = [
+        ScalingRow(place=str(n), gpus=n, value=10.0 * n, global_batch=b) for n, b in ((16, 64), (32, None), (64, 512))
+    ]
     points.append(ScalingRow(place="again", gpus=16, value=150.0, global_batch=32))
     result = analyse(build_curve(points, unit="tokens/s", kind="throughput", stated_type="weak"))
     assert [p.gpus for p in result.selection.used] == [16, 32, 64]

@@ -219,6 +219,10 @@ def _timeouts(data: Reports) -> Stop | None:
     suspects = tuple(sorted(rank for rank in everyone - timed_out if rank is not None)) if timed_out - {None} else ()
     clues = tuple(_peers(data)) or tuple(Clue(row["message"][:220], where(row["path"], row["line"])) for row in echoes[:2])
     victims = tuple(sorted(rank for rank in everyone - set(suspects) if rank is not None))
+    absent = tuple(sorted(set(range(data.world or 0)) - set(victims) - set(suspects)))
+    if not suspects and absent and len(absent) < len(victims):
+        text = f"rank {_list(absent)} left no log while the connections of all others broke"
+        return Stop("silent", absent, victims, _hosts(data, absent), None, None, None, 0.7, clues, text)
     text = "did not take part in the operation that timed out on the others" if suspects else "connections broke; no log shows the first cause"
     return Stop("behind" if suspects else "stuck", suspects, victims, _hosts(data, suspects), None, None, None, 0.6, clues, text)
 

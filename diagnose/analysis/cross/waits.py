@@ -12,6 +12,7 @@ import polars as pl
 
 from diagnose.analysis.cross.bandwidth import busbw_factor
 from diagnose.analysis.cross.clocks import aligned
+from diagnose.analysis.cross.exposed import CONTROL_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -74,7 +75,7 @@ def _collective(frame: pl.DataFrame) -> pl.DataFrame:
     last_by_duration = pl.col("rank").sort_by("dur_ns", "rank").first()
     last_by_clock = pl.col("rank").sort_by("aligned_ns", "rank").last()
     table = frame.group_by("instance").agg(
-        pl.col("group_id").first(), pl.col("collective").sort().first(), pl.col("seq").min(), pl.col("step").mode().sort().first(),
+        pl.col("group_id").first(), pl.col("is_p2p").first(), pl.col("collective").sort().first(), pl.col("seq").min(), pl.col("step").mode().sort().first(),
         pl.col("dtype").first(), pl.col("msg_bytes").max(), pl.col("size").first().alias("members"), pl.len().alias("seen"),
         pl.col("match_method").first(), pl.col("transfer_ns").first(), pl.col("wait_ns").sum(),
         (pl.col("dur_ns").max() - pl.col("dur_ns").min()).alias("start_skew_ns"),
@@ -96,7 +97,7 @@ def _collective(frame: pl.DataFrame) -> pl.DataFrame:
         )
         .with_columns((pl.col("algbw_bytes_per_s") * busbw_factor(pl.col("collective"), pl.col("members"))).alias("busbw_bytes_per_s"))
         .select(
-            "instance", "group_id", "collective", "seq", "step", "dtype", "msg_bytes", "members", "seen", "match_method", "transfer_ns",
+            "instance", "group_id", "is_p2p", "collective", "seq", "step", "dtype", "msg_bytes", "members", "seen", "match_method", "transfer_ns",
             "wait_ns", "start_skew_ns", "end_skew_ns", "last_rank", "algbw_bytes_per_s", "busbw_bytes_per_s",
         )
         .sort("instance")
@@ -104,11 +105,13 @@ def _collective(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _coverage(members: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
-    """Per group: calls seen, calls in complete instances, their share."""
+    """Per (group, point to point or not): calls seen, calls in complete instances, their share."""
+    key = ["group_id", "is_p2p"]
     whole = members.with_columns(pl.len().over("instance").alias("seen")).filter(pl.col("seen") == pl.col("size"))
-    matched = whole.group_by("group_id").len("matched")
-    total = calls.filter(pl.col("group_id").is_not_null()).group_by("group_id").len("calls")
+    matched = whole.group_by(key).len("matched")
+    control = pl.col("is_p2p") & pl.col("peer").is_null() & (pl.col("msg_bytes") <= CONTROL_BYTES)
+    total = calls.filter(pl.col("group_id").is_not_null() & ~control.fill_null(value=False)).group_by(key).len("calls")
     return (
-        total.join(matched, on="group_id", how="left").with_columns(pl.col("matched").fill_null(0))
-        .with_columns((pl.col("matched") / pl.col("calls")).alias("matched_ratio")).sort("group_id")
+        total.join(matched, on=key, how="left").with_columns(pl.col("matched").fill_null(0))
+        .with_columns((pl.col("matched") / pl.col("calls")).alias("matched_ratio")).sort(key)
     )  # fmt: skip

@@ -57,12 +57,15 @@ SHARES_ARE_FAULTS = frozenset(
 )
 LOWER_IS_WORSE = frozenset({"SM clock", "PCIe generation", "PCIe width", "link rate", "power"})
 TRAFFIC = frozenset({"sent", "received", "read by the job", "disk read"})
+SHOWN = frozenset({"SM clock", "temperature", "link rate", "sent", "TCP retransmits"})
+"""Measures quoted even when nothing stands out."""
+
 MIN_COUNT = 10
 MIN_SHARE = 0.01
 MIN_RETRANSMITS = 0.01
 WORSE_RATIO = 0.95
 TRAFFIC_RATIO = 1.5
-MIN_TRAFFIC_BYTES_PER_S = 100_000
+MIN_TRAFFIC_BYTES_PER_S = 1_000_000
 FAMILIES = (("gpu:", "GPU"), ("nic:", "network"), ("node", "host"), ("job:", "host"), ("disk:", "disk"), ("mount:", "storage"))
 MAX_LINES = 6
 
@@ -152,9 +155,9 @@ def _badness(facet: Facet, peers: Comparison | None) -> float:
 
 def _line(item: Difference) -> Evidence:
     facet, peers = item.facet, item.peers
-    text = f"{facet.host} {facet.entity}: {facet.name} {format_value(facet.value, _unit(facet))}"
+    text = f"{facet.host} {facet.entity}: {facet.name} {format_value(facet.value, facet.unit)}"
     if peers is not None:
-        text += f", its {peers.peers} peers {format_value(peers.peers_median, _unit(facet))} (median)"
+        text += f", its {peers.peers} peers {format_value(peers.peers_median, facet.unit)} (median)"
     return Evidence(text, facet.value, facet.unit, "metric_sample")
 
 
@@ -165,11 +168,9 @@ def _normal(host: str, mine: list[Facet]) -> Evidence:
             seen.append(family)
     absent = [family for family in ("GPU", "network", "host") if family not in seen]
     text = f"{host}: counters look normal ({len(mine)} measures of {', '.join(seen)} like its peers)"
+    shown = [f"{f.entity} {f.name} {format_value(f.value, f.unit)}" for f in mine if f.name in SHOWN and f.value > 0]
+    text += f": {'; '.join(shown[:MAX_LINES])}" if shown else ""
     return Evidence(text + (f"; no {', '.join(absent)} metrics" if absent else ""), None, None, "metric_sample")
-
-
-def _unit(facet: Facet) -> str:
-    return facet.unit
 
 
 def step_associations(tables: Tables, metrics: Iterable[str], *, max_lag_windows: int = 2, q: float = 0.05) -> list[Association]:
@@ -244,7 +245,7 @@ def _best_lag(steps: np.ndarray, level: np.ndarray, max_lag: int) -> tuple[int, 
         if n < MIN_WINDOWS or np.ptp(left[both]) == 0 or np.ptp(right[both]) == 0:
             continue
         a, b = stats.rankdata(left[both]), stats.rankdata(right[both])
-        r = float(np.corrcoef(a, b)[0, 1])
+        r = _correlation(a, b)
         effective = _effective(a, b, n)
         if effective <= 3:
             continue
@@ -256,10 +257,13 @@ def _best_lag(steps: np.ndarray, level: np.ndarray, max_lag: int) -> tuple[int, 
 
 
 def _effective(a: np.ndarray, b: np.ndarray, n: int) -> float:
-    first = float(np.corrcoef(a[:-1], a[1:])[0, 1]) if np.ptp(a) else 0.0
-    second = float(np.corrcoef(b[:-1], b[1:])[0, 1]) if np.ptp(b) else 0.0
-    both = np.nan_to_num(first) * np.nan_to_num(second)
+    both = _correlation(a[:-1], a[1:]) * _correlation(b[:-1], b[1:])
     return float(n * (1 - both) / (1 + both)) if both > -1 else float(n)
+
+
+def _correlation(a: np.ndarray, b: np.ndarray) -> float:
+    """Pearson's r, 0 for a constant."""
+    return float(np.corrcoef(a, b)[0, 1]) if np.ptp(a) > 0 and np.ptp(b) > 0 else 0.0
 
 
 def _corrected(found: list[Association], q: float) -> list[Association]:

@@ -2,5 +2,5 @@
 
 from __future__ import annotations
 
-BUILTIN: tuple[str, ...] = ()
+BUILTIN: tuple[str, ...] = ("steps",)
 """Module names below this package."""

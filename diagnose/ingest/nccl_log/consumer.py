@@ -13,6 +13,7 @@ from diagnose.ingest.nccl_log.prefix import MARK, PROCESS, Head, Heads
 from diagnose.ingest.nccl_log.ranklog import RankLog
 from diagnose.ingest.nccl_log.signatures import recognise
 from diagnose.ingest.nccl_log.state import VIAS_KEPT, Process, write_process, write_vias
+from diagnose.ingest.nccl_log.transport import Vias
 
 if TYPE_CHECKING:
     from diagnose.ingest.nccl_log.lines import Line, Scanner
@@ -23,6 +24,7 @@ _ANSI = re.compile(rb"\x1b\[[\d;]*[A-Za-z]")
 _BANNER = re.compile(rb"(?:^|[\s:>\])])(NCCL|RCCL) version ?:? (\d+\.\d+[\w.+\-]*)\s*(?:compiled.*)?$")
 _CONTINUED = re.compile(rb"^\s*(?:\d+|,)?,? ?vendor[ _]err")
 _ORPHAN = re.compile(rb"^(?: via |/GDRDMA|IB/\d|\d+\[[0-9a-f]+\] (?:->|\[|via))")
+_HEADS_KEPT = 100_000
 _VIA_WORDS = (b"Channel ", b"Ring ", b"CollNet ", b"Coll ")
 
 
@@ -42,7 +44,10 @@ class Consumer:
         self.torn_example: tuple[int, str] | None = None
         self.nranks = 0
         self._scanner = scanner
+        self._via_parser = Vias()
         self._vias = 0
+        self._by_head: dict[bytes, tuple[Head, Process]] = {}
+        self._hosts: dict[str | None, Process] = {}
         self._open: dict[str, object] | None = None
         self._elastic: dict[str, object] = {}
 
@@ -116,8 +121,14 @@ class Consumer:
             head, glued = next_head, next_glued
 
     def _info(self, number: int, before: bytes, message: bytes, stamp: bytes, *, glued: bool) -> None:
-        head = self.heads.parse(before, glued=glued)
-        process = self._process(head, number)
+        found_head = None if glued else self._by_head.get(before)
+        if found_head is None:
+            head = self.heads.parse(before, glued=glued)
+            process = self._process(head, number)
+            if not glued and len(self._by_head) < _HEADS_KEPT:
+                self._by_head[before] = head, process
+        else:
+            head, process = found_head
         process.lines += 1
         self.records += 1
         if message.startswith(_VIA_WORDS) and b" via " in message:
@@ -199,6 +210,8 @@ class Consumer:
         if process is None:
             host = None if head.host is None else head.host.decode("utf-8", "replace")
             process = self.processes[key] = Process(host, head.pid, number, rank=head.rank, device=head.device)
+            first = self._hosts.setdefault(host, process)
+            process.nets, process.told = first.nets, first.told
         return process
 
     def _tear(self, number: int, text: bytes) -> None:
@@ -209,7 +222,7 @@ class Consumer:
     def _flush_vias(self) -> None:
         for process in self.processes.values():
             if process.vias:
-                torn, example = write_vias(self.rows, self.path, process, self.nranks)
+                torn, example = write_vias(self.rows, self.path, process, self._via_parser, self.nranks)
                 self.torn += torn
                 self.torn_example = self.torn_example or example
         self._vias = 0

@@ -177,7 +177,7 @@ _NETWORK_TEXT = (
     "Connection closed by",
     "Connection reset by",
     "Timed out waiting",
-    "failed to pass monitoredBarrier",
+    "monitoredBarrier",
     "Broken pipe",
     "collective operation timeout",
     "gloo",

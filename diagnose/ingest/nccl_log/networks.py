@@ -33,12 +33,17 @@ _PLUGINS = (
     re.compile(r"P2P plugin (?:v\d+ )?(?P<name>\w+)"),
     re.compile(r"NET/(?P<name>gIB|FasTrak|FastSocket|OFI) ?:? Initializing"),
 )
+_LISTS = ("NET/IB : Using", "NET/IB: Using", "NET/Socket : Using", "NET/Socket: Using", "Bootstrap", "NET/OFI GUID")
 _NO_DEVICE = "No device found"
 MAX_NICS = 512
 
 
 def network_message(context: Context, message: str) -> bool:
-    """Take what a message says about networks; True when it was recognised."""
+    """Take what a message says about networks; True when it was recognised. Lists are read once for a host."""
+    if message.startswith(_LISTS):
+        if message in context.process.told:
+            return True
+        context.process.told.add(message)
     for handler in (_network, _ib_list, _ib_speed, _sockets, _gdr, _ofi, _plugin):
         if handler(context, message):
             return True

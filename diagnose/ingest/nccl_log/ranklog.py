@@ -98,13 +98,17 @@ class RankLog:
 
 
 def _ending(tail: bytes, consumer: Consumer) -> str:
-    """How the log ends, by its last traceback: an exception in its middle may have been caught."""
+    """How the log ends, by its last traceback; one that was caught is followed by further steps."""
     for line in reversed(tail.split(b"\n")[-_TRACEBACK_LINES:]):
+        if _STEP.search(line) is not None and b"rror" not in line:
+            break
         found = None
         if b"rror" in line or b"xception" in line or b"nterrupt" in line:
             found = job_messages.exception(line.decode("utf-8", "replace"))
-        if found is not None:
-            return "network_error" if job_messages.is_network_error(*found) else "exception"
+        if found is not None and job_messages.is_network_error(*found):
+            return "network_error"
+        if found is not None and b"Traceback (most recent call last)" in tail:
+            return "exception"
     if consumer.events.has("process_exit", "segfault", "oom_killed"):
         return "signal"
     if consumer.events.has("network_exception", "gloo_peer_closed", "gloo_timeout", "torch_abort", "watchdog_timeout"):

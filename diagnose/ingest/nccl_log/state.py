@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from diagnose.ingest.nccl_log.transport import parse_via
-
 if TYPE_CHECKING:
     from diagnose.ingest.comm_rows import Rows
+    from diagnose.ingest.nccl_log.transport import Vias
 
 VIAS_KEPT = 60_000
 """Distinct connection lines kept before they become rows: some 20 MB."""
@@ -46,7 +45,10 @@ class Communicator:
 
 @dataclass(slots=True)
 class Process:
-    """One process, or the nameless one of a log whose prefixes were removed."""
+    """One process, or the nameless one of a log whose prefixes were removed.
+
+    ``nets`` and ``told`` are shared by the processes of a host: all of them print the same lists.
+    """
 
     host: str | None
     pid: int | None
@@ -70,6 +72,7 @@ class Process:
     vias: dict[tuple[int | None, int | None, bytes], list[int]] = field(default_factory=dict)
     env: dict[str, str] = field(default_factory=dict)
     nets: set[tuple[str, int | None, str]] = field(default_factory=set)
+    told: set[str] = field(default_factory=set)
     topology: set[tuple[str, str, str]] = field(default_factory=set)
 
     def communicator(self, comm: str, line: int, thread: int | None, device: int | None) -> Communicator:
@@ -112,19 +115,18 @@ def write_process(rows: Rows, path: str, process: Process) -> None:
         rows.add("communicator", {"path": path, "host": process.host, "pid": process.pid, **values})
 
 
-def write_vias(rows: Rows, path: str, process: Process, nranks: int) -> tuple[int, tuple[int, str] | None]:
+def write_vias(rows: Rows, path: str, process: Process, vias: Vias, nranks: int) -> tuple[int, tuple[int, str] | None]:
     """Rows of the connections kept so far; returns how many lines were torn, with the first of them.
 
     ``nranks`` is the greatest size of a communicator in the log, 0 when unknown: no rank can reach it.
     """
     torn, example = 0, None
     for (thread, device, message), (line, count) in process.vias.items():
-        text = message.decode("utf-8", "replace")
-        via = parse_via(text)
+        via = vias.parse(message)
         comm = process.current(thread, device)
         if via is None or (nranks > 0 and max(via.source, via.target or 0) >= nranks):
             torn += count
-            example = example or (line, text)
+            example = example or (line, message.decode("utf-8", "replace"))
             continue
         rows.add_tuple(
             "channel",
@@ -135,8 +137,7 @@ def write_vias(rows: Rows, path: str, process: Process, nranks: int) -> tuple[in
                 process.pid,
                 process.rank,
                 via.comm or (None if comm is None else comm.comm),
-                *via[:7],
-                *via[7:13],
+                *via[:13],
                 count,
             ),
         )

@@ -146,13 +146,13 @@ COMM_ENV = Table(
 
 COMM_NET = Table(
     "comm_net",
-    "one NIC or interface that one process was offered",
-    ("path", "host", "pid", "kind", "device_index", "name"),
+    "one NIC or interface that the processes of one host were offered",
+    ("path", "host", "kind", "device_index", "name"),
     columns("""
     path         | VARCHAR | -       | The log.
     line         | BIGINT  | -       | Line.
     host         | VARCHAR | -       | Host.
-    pid          | BIGINT  | -       | Process.
+    pid          | BIGINT  | -       | First process that printed it.
     kind         | VARCHAR | -       | ib, ofi, socket, bootstrap or oob (out of band of NET/IB).
     device_index | INTEGER | -       | Position in the list.
     name         | VARCHAR | -       | NIC or interface.

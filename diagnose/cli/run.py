@@ -1,0 +1,52 @@
+"""`diagnose run`: the main job."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from diagnose.cli.output import emit, report_options
+from diagnose.cli.progress import reading
+
+
+@click.command()
+@click.argument("paths", nargs=-1, required=True, type=str)
+@click.option("-o", "store", type=click.Path(path_type=Path, dir_okay=False), help="Run store to write (default: ./<name>.duckdb).")
+@click.option("--force", is_flag=True, help="Overwrite the store.")
+@click.option("--name", help="Name of the run (default: from the first path).")
+@click.option("--jobs", type=click.IntRange(1), help="Worker processes (default: processors, at most 8).")
+@click.option("--keep", type=click.Choice(("kernels", "stats")), default="kernels", show_default=True, help="Keep every device activity, or statistics only.")
+@click.option("--rank-from", metavar="REGEX", help="Rank in the path, first group, for traces that do not say it.")
+@click.option("--host-map", type=click.Path(path_type=Path, dir_okay=False), help="YAML: rank or path pattern to host.")
+@click.option("--timezone", help="Zone of local times in logs and metrics, such as Europe/Berlin.")
+@click.option("--scheduler", metavar="ADDRESS", help="Dask scheduler to read on (tcp://HOST:PORT).")
+@report_options
+def run(
+    paths: tuple[str, ...], store: Path | None, force: bool, name: str | None, jobs: int | None, keep: str, rank_from: str | None,
+    host_map: Path | None, timezone: str | None, scheduler: str | None, format_: str, output: str, fail_on: str, config_path: Path | None,
+) -> None:  # fmt: skip
+    """Read the traces, logs and metrics in PATHS, find what holds the run back, print it, and keep the run store.
+
+    PATHS are files, folders or URLs (s3://...). Kinds are found by content.
+    """
+    from diagnose.config import load_config
+    from diagnose.pipeline.build import RunOptions, build_run, run_name
+    from diagnose.report.assemble import assemble
+    from diagnose.store.reader import Store
+
+    config = load_config(config_path)
+    title = name or run_name(paths)
+    target = store or Path(f"{title}.duckdb")
+    options = RunOptions(name=title, jobs=jobs, keep=keep, timezone=timezone, rank_from=rank_from, host_map=host_map, force=force)
+    engine = None
+    if scheduler is not None:
+        from diagnose.pipeline.cluster import DaskEngine
+
+        engine = DaskEngine(scheduler)
+    with reading(paths) as progress:
+        build_run(paths, target, config, options, engine=engine, progress=progress)
+    with Store(target) as tables:
+        document = assemble(tables, config)
+    click.echo(f"Run store: {target}", err=True)
+    emit(document, format_=format_, output=output, fail_on=fail_on, config=config)

@@ -1,0 +1,65 @@
+"""All checks over one store: findings in the order of what they cost, and the questions that stay open."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, NamedTuple
+
+from diagnose.findings.checks import BUILTIN
+from diagnose.findings.facts import Facts
+from diagnose.findings.job import summary_of
+from diagnose.findings.rules import RuleBook
+from diagnose.findings.verdict import Verdict, judge
+from diagnose.model import SEVERITIES, Finding, NotChecked
+
+if TYPE_CHECKING:
+    from diagnose.analysis.summary import JobSummary
+    from diagnose.config import Config
+    from diagnose.findings.facts import Tables
+
+
+class Evaluation(NamedTuple):
+    """What the rules make of a store."""
+
+    findings: list[Finding]
+    not_checked: list[NotChecked]
+    verdict: Verdict
+    job: JobSummary | None
+
+
+def evaluate(tables: Tables, config: Config, rules: RuleBook | None = None) -> Evaluation:
+    """Run every check; findings ordered by severity class of their cost: lost time first, then severity, then code."""
+    job = summary_of(tables)
+    world = tables.query("SELECT world_size FROM run").item()
+    facts = Facts(tables, rules or RuleBook(config.thresholds), config, world, job.step_ns if job else None)
+    findings: list[Finding] = []
+    open_questions: dict[str, NotChecked] = {}
+    for name in BUILTIN:
+        for item in import_module(f"diagnose.findings.checks.{name}").check(facts):
+            if isinstance(item, Finding):
+                findings.append(item)
+            else:
+                open_questions.setdefault(item.question, item)
+    findings = _ordered(findings)
+    return Evaluation(findings, list(open_questions.values()), judge(facts, job, findings), job)
+
+
+def _ordered(findings: list[Finding]) -> list[Finding]:
+    """Info last; among the others what costs most comes first, a finding without a price by its severity."""
+    seen: set[str] = set()
+    unique = []
+    for finding in findings:
+        if finding.fingerprint not in seen:
+            seen.add(finding.fingerprint)
+            unique.append(finding)
+    return sorted(
+        unique,
+        key=lambda item: (
+            item.severity == "info",
+            -(item.impact.ns_per_step or 0),
+            SEVERITIES.index(item.severity),
+            item.code,
+            item.ranks,
+            item.hosts,
+        ),
+    )

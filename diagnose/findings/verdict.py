@@ -1,0 +1,152 @@
+"""The verdict: what holds the run back, whether it is the network, and how sure that is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from diagnose.units import format_ns, format_ratio
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from diagnose.analysis.summary import JobSummary
+    from diagnose.findings.facts import Facts
+    from diagnose.model import Finding
+
+_LOCAL_CAUSES = {
+    "gpu_slow": "straggler", "gpu_memory_slow": "straggler", "host_slow": "straggler", "throttling": "straggler", "hardware_error": "straggler",
+    "mixed_hardware": "straggler", "gc_pause": "straggler", "allocator": "straggler", "workload_imbalance": "imbalance",
+    "moe_imbalance": "imbalance", "stage_imbalance": "pipeline", "input_stall": "input", "checkpoint": "checkpoint",
+}  # fmt: skip
+_NETWORK_CAUSES = frozenset(
+    {"nic_slow", "link_errors", "congestion", "oversubscription", "bandwidth_bound", "latency_bound", "wrong_protocol", "no_rdma",
+     "partial_rdma", "no_gdr", "partial_gdr", "wrong_interface", "rail_mismatch", "p2p_disabled", "intra_node_link", "traffic_mixing"}
+)  # fmt: skip
+_SIGNIFICANT_RATIO = 0.05
+_CPU_TRANSPORTS = ("gloo", "mpi")
+_STARVED_RATIO = 0.20
+"""Above a fifth of the step lost to a starved host, the communication threads of that host are starved too."""
+
+
+class Verdict(NamedTuple):
+    """As in the report; ``network_why`` is the reason for network_bound in one clause."""
+
+    bottleneck: str
+    network_bound: bool | None
+    text: str
+    confidence: float
+    network_why: str
+
+
+def judge(facts: Facts, job: JobSummary | None, findings: Sequence[Finding]) -> Verdict:
+    """One bottleneck: the dearest finding that explains lost time, the network where transfer blocks, else compute."""
+    bound, why = network_bound(facts, job, findings)
+    if job is None:
+        return _without_steps(findings, bound, why)
+    blocking = (job.blocking_ns or 0) if bound else 0
+    local = [finding for finding in findings if finding.severity != "info" and finding.cause in _LOCAL_CAUSES]
+    dearest = max(local, key=lambda finding: finding.impact.ns_per_step or 0, default=None)
+    cost = (dearest.impact.ns_per_step or 0) if dearest else 0
+    step = job.step_ns or job.span_ns or 1
+    if bound and blocking >= cost:
+        return Verdict("network", True, _network_text(job, findings, blocking, step), _sure(job, 0.9), why)
+    if dearest is not None and cost >= _SIGNIFICANT_RATIO * step:
+        return Verdict(_kind(dearest), bound, f"{_sentence(dearest, cost, step)} {_not_network(bound, why)}", _sure(job, dearest.confidence), why)
+    return _by_parts(job, bound, why)
+
+
+def network_bound(facts: Facts, job: JobSummary | None, findings: Sequence[Finding]) -> tuple[bool | None, str]:
+    """Whether blocking communication reaches the configured share of the step, and why (not)."""
+    config = facts.config
+    if job is None:
+        return None, "no step was split, so nothing says what communication costs"
+    span = job.span_ns or 0
+    blocking, bound = job.blocking_ns, job.blocking_max_ns
+    if not span:
+        return None, "no time window"
+    if blocking is not None:
+        ratio = blocking / span
+        if ratio >= config.network_bound_above_ratio:
+            starved = _starved_host(facts, findings)
+            if starved:
+                return False, f"transfers block {format_ratio(ratio)} of the step, but only because {starved} starves its communication threads"
+            return True, f"transfers that nothing hides block {format_ratio(ratio)} of the step"
+        if ratio < config.network_bound_below_ratio:
+            return False, f"transfers block only {format_ratio(ratio)} of the step"
+        return None, f"borderline: transfers block {format_ratio(ratio)} of the step"
+    if bound is not None and bound / span < config.network_bound_below_ratio:
+        return False, f"all communication that nothing hides is at most {format_ratio(bound / span)} of the step on the critical rank"
+    if _single_process(facts):
+        return False, "a single process has no network in its step"
+    return None, "waiting and transfer cannot be told apart: collectives of some ranks are missing or could not be matched"
+
+
+def _single_process(facts: Facts) -> bool:
+    return facts.world_size == 1
+
+
+def _starved_host(facts: Facts, findings: Sequence[Finding]) -> str | None:
+    """A host whose slowness also slows a transport that runs on its processors."""
+    backend = facts.tables.query("SELECT backend FROM run").item()
+    if backend not in _CPU_TRANSPORTS:
+        return None
+    for finding in findings:
+        if finding.cause in ("host_slow", "throttling") and (finding.impact.step_ratio or 0) >= _STARVED_RATIO and (finding.hosts or finding.ranks):
+            return ", ".join(finding.hosts) or f"rank {finding.ranks[0]}"
+    return None
+
+
+def _without_steps(findings: Sequence[Finding], bound: bool | None, why: str) -> Verdict:  # noqa: FBT001 - a value of the report
+    loud = [finding for finding in findings if finding.severity != "info"]
+    if loud:
+        first = loud[0]
+        kind = "network" if first.cause in _NETWORK_CAUSES else _LOCAL_CAUSES.get(first.cause, "inconclusive")
+        return Verdict(kind if first.cause in _NETWORK_CAUSES else "inconclusive", bound, f"No step time was measured, but {first.title[0].lower()}{first.title[1:]}. {first.message}", 0.5, why)
+    return Verdict("inconclusive", bound, "Inconclusive: no step time was measured, and nothing that was read looks wrong.", 0.3, why)
+
+
+def _by_parts(job: JobSummary, bound: bool | None, why: str) -> Verdict:  # noqa: FBT001 - a value of the report
+    shares = {part: job.share(part) or 0.0 for part in ("idle_input_ns", "idle_host_ns", "exposed_wait_ns", "compute_ns", "exposed_comm_ns")}
+    host = shares["idle_host_ns"] + (job.share("idle_sync_ns") or 0.0)
+    if job.breakdown.get("compute_ns") is None:
+        return Verdict("inconclusive", bound, "Inconclusive: the traces lost their device records, so device time is unknown.", 0.3, why)
+    if shares["idle_input_ns"] >= _SIGNIFICANT_RATIO and shares["idle_input_ns"] >= host:
+        return Verdict("input", bound, f"The device waits for input {format_ratio(shares['idle_input_ns'])} of the step. {_not_network(bound, why)}", _sure(job, 0.9), why)
+    if host >= 0.15 and host >= shares["exposed_comm_ns"]:
+        return Verdict("host", bound, f"Host-bound: the device waits for launches {format_ratio(host)} of the step. {_not_network(bound, why)}", _sure(job, 0.85), why)
+    if shares["exposed_comm_ns"] >= 0.15 and bound is None:
+        text = f"Inconclusive: {format_ratio(shares['exposed_comm_ns'])} of the step is communication that nothing hides, but {why}."
+        return Verdict("inconclusive", None, text, 0.4, why)
+    text = f"Compute sets the pace: {format_ratio(shares['compute_ns'])} of the step. {_not_network(bound, why)}"
+    return Verdict("compute", bound, text, _sure(job, 0.9 if shares["compute_ns"] >= 0.7 else 0.7), why)
+
+
+def _kind(finding: Finding) -> str:
+    kind = _LOCAL_CAUSES[finding.cause]
+    if kind == "straggler" and not (finding.ranks or finding.hosts):
+        return "host"
+    return kind
+
+
+def _sentence(finding: Finding, cost: int, step: int) -> str:
+    title = finding.title
+    return f"{title}: {format_ns(cost)} of a {format_ns(step)} step ({format_ratio(cost / step)})."
+
+
+def _network_text(job: JobSummary, findings: Sequence[Finding], blocking: int, step: int) -> str:
+    detail = next((finding for finding in findings if finding.cause in _NETWORK_CAUSES and finding.severity != "info"), None)
+    text = f"Network-bound: transfers that nothing hides block {format_ns(blocking)} of a {format_ns(step)} step ({format_ratio(blocking / (job.span_ns or step))})"
+    return f"{text}: {detail.title[0].lower()}{detail.title[1:]}." if detail else f"{text}."
+
+
+def _not_network(bound: bool | None, why: str) -> str:  # noqa: FBT001 - a value of the report
+    if bound is True:
+        return f"The network is a second limit: {why}."
+    if bound is False:
+        return f"The network is not the bottleneck: {why}."
+    return f"Whether the network limits it is open: {why}."
+
+
+def _sure(job: JobSummary, most: float) -> float:
+    """Less sure with fewer steps."""
+    return round(most * (1.0 if job.steps_used >= 3 else 0.85 if job.steps_used else 0.7), 2)

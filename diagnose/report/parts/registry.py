@@ -1,0 +1,16 @@
+"""Sections that analyses add to the report; a new one is a module with one function and a line here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from diagnose.analysis.summary import JobSummary
+    from diagnose.config import Config
+    from diagnose.findings.facts import Tables
+
+
+def extra_sections(tables: Tables, config: Config, job: JobSummary | None) -> dict[str, Any]:
+    """The sections by their key in the report."""
+    del tables, config, job
+    return {}

@@ -1,0 +1,1 @@
+"""Runs as they appear: find, claim, analyse, publish, alert, each exactly once."""
