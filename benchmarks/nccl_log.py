@@ -30,7 +30,10 @@ def lines(rank: int, ranks: int, rng: random.Random) -> Iterator[str]:
     """What one rank prints, for ever."""
     host, device = f"gpu-node-{rank // GPUS:04d}", rank % GPUS
     pid = 40_000 + rank % 9_000
-    main, proxy = f"{rank}: {host}:{pid}:{pid} [{device}] NCCL INFO", f"{rank}: {host}:{pid}:{pid + 300} [{device}] NCCL INFO"
+    main, proxy = (
+        f"{rank}: {host}:{pid}:{pid} [{device}] NCCL INFO",
+        f"{rank}: {host}:{pid}:{pid + 300} [{device}] NCCL INFO",
+    )
     comm = f"0x{0x55D000000000 + rank * 4096:x}"
     nics = " ".join(f"[{i}]mlx5_{i}:1/IB" for i in range(GPUS))
     yield f"{main} NCCL version 2.27.3+cuda12.9"
@@ -42,7 +45,9 @@ def lines(rank: int, ranks: int, rng: random.Random) -> Iterator[str]:
         name = "ncclCommInitRankConfig" if not split else "ncclCommSplit"
         yield f"{main} {name} comm {comm} rank {rank} nranks {ranks} cudaDev {device} nvmlDev {device} busId {device:x}b000 commId 0x{split:016x} - Init START"
         yield f"{main} comm {comm} rank {rank} nRanks {ranks} nNodes {ranks // GPUS} localRanks {GPUS} localRank {device} MNNVL 0"
-        yield f"{main} Trees " + " ".join(f"[{c}] {(rank + 1) % ranks}/-1/-1->{rank}->{(rank - 1) % ranks}" for c in range(16))
+        yield f"{main} Trees " + " ".join(
+            f"[{c}] {(rank + 1) % ranks}/-1/-1->{rank}->{(rank - 1) % ranks}" for c in range(16)
+        )
         yield f"{main} 16 coll channels, 16 collnet channels, 0 nvls channels, 16 p2p channels, 2 p2p channels per peer"
         yield f"{main} {name} comm {comm} rank {rank} nranks {ranks} cudaDev {device} nvmlDev {device} busId {device:x}b000 commId 0x{split:016x} - Init COMPLETE"
         for channel in range(16):
@@ -102,7 +107,9 @@ def main() -> None:
         seconds, rows, torn, records = read(path)
         size = path.stat().st_size
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    print(f"{size / 1e6:.0f} MB, {options.ranks} ranks: {seconds:.1f} s, {size / 1e6 / seconds:.0f} MB/s, peak {peak / 1e6:.0f} MB")
+    print(
+        f"{size / 1e6:.0f} MB, {options.ranks} ranks: {seconds:.1f} s, {size / 1e6 / seconds:.0f} MB/s, peak {peak / 1e6:.0f} MB"
+    )
     print(f"{records} records, {rows} rows, {torn} torn lines")
 
 

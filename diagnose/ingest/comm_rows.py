@@ -12,8 +12,8 @@ from diagnose.store.tables.comm_log import TABLES
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-BATCH_ROWS = 65_536
-"""Rows kept as tuples before they become a frame: some 30 MB of Python objects at most."""
+BATCH_ROWS = 32_768
+"""Rows kept as tuples before they become a frame: some 15 MB of Python objects at most."""
 
 _TYPES: dict[str, pl.DataType | type[pl.DataType]] = {
     "VARCHAR": pl.String,
@@ -36,7 +36,9 @@ class Rows:
 
     def __init__(self) -> None:
         self._schemas = {item.name: schema(item.name) for item in TABLES}
-        self._places = {name: {column: place for place, column in enumerate(types)} for name, types in self._schemas.items()}
+        self._places = {
+            name: {column: place for place, column in enumerate(types)} for name, types in self._schemas.items()
+        }
         self._rows: dict[str, list[tuple[object, ...]]] = {item.name: [] for item in TABLES}
         self.count = 0
 
@@ -71,8 +73,13 @@ class Rows:
                 yield self._take(name)
 
     def _take(self, name: str) -> Batch:
-        types = self._schemas[name]
+        types = self._schemas[name]  # a number of a torn line may exceed its type: it becomes null
         columns = zip(*self._rows[name], strict=True)
-        frame = pl.DataFrame([pl.Series(column, values, types[column]) for column, values in zip(types, columns, strict=True)])
+        frame = pl.DataFrame(
+            [
+                pl.Series(column, values, types[column], strict=False)
+                for column, values in zip(types, columns, strict=True)
+            ]
+        )
         self._rows[name] = []
         return Batch(name, frame)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import io
 import json
-import pickle  # noqa: S403 - see _PlainUnpickler: nothing but plain data can be loaded
+import pickle
 import re
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -31,7 +31,21 @@ MAX_BYTES = 1 << 29
 MAX_DEPTH_TEXT = 400
 
 _PICKLE_PROTOCOLS = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
-_NAME_WORDS = {"nccl", "comm", "lib", "trace", "rank", "fr", "json", "gz", "pickle", "pkl", "dump", "flight", "recorder"}
+_NAME_WORDS = {
+    "nccl",
+    "comm",
+    "lib",
+    "trace",
+    "rank",
+    "fr",
+    "json",
+    "gz",
+    "pickle",
+    "pkl",
+    "dump",
+    "flight",
+    "recorder",
+}
 _RANKS = re.compile(r"\d+")
 _NS_PER_MS = 1_000_000
 
@@ -82,7 +96,7 @@ class FlightRecorder:
         if text[:1] != b"{" or b"traceEvents" in head:
             return False
         marks = (b'"pg_config"', b'"pg_status"', b'"nccl_comm_state"', b'"comm_lib_version"', b'"collective_seq_id"')
-        return sum(mark in head for mark in marks) >= 2  # noqa: PLR2004 - one alone may occur in other JSON
+        return sum(mark in head for mark in marks) >= 2
 
     def read(self, source: Source, options: ReadOptions) -> Iterator[Record]:
         """The groups and operations of one dump.
@@ -156,7 +170,7 @@ def _load(data: bytes) -> dict[str, Any]:
     if isinstance(loaded, list):
         loaded = {"entries": loaded}
     if not isinstance(loaded, dict) or not isinstance(loaded.get("entries", []), list | tuple):
-        raise ValueError("the dump holds no list of entries")
+        raise ValueError("the dump holds no list of entries")  # noqa: TRY004 - the content is wrong, not a type of ours
     return loaded
 
 

@@ -1,6 +1,6 @@
 """NCCL Inspector: JSON lines that NCCL's profiler plugin writes, one a finished collective of one rank.
 
-Grain: inspector_coll (communicator, rank, coll_sn). Times include waiting for peers; bandwidths are as printed, GB = 10^9.
+Grain: inspector_coll (communicator, rank, coll_sn). Times include waiting for peers; bandwidths as printed, GB = 10^9.
 Source: NVIDIA/nccl, ext-profiler/inspector/README.md (format v4.0).
 """
 
@@ -90,7 +90,7 @@ def _objects(blocks: Iterator[bytes]) -> Iterator[tuple[int, bytes]]:
                 continue
             start = number if not parts else start
             parts.append(text)
-            if line[:1] == b"}" or len(parts) > 10_000:  # noqa: PLR2004 - no record is that long
+            if line[:1] == b"}" or len(parts) > 10_000:
                 yield start, b" ".join(parts)
                 parts = []
     if carry.strip() or parts:

@@ -26,7 +26,10 @@ BLOCK_BYTES = 1 << 20
 BITS_PER_BYTE = 8
 
 _NUMBER = r"(?:\d+(?:\.\d+)?(?:e[+\-]\d+)?|N/A)"
-_HALF = rf"\s+(?P<time{{n}}>\d+(?:\.\d+)?(?:e\+\d+)?)\s+(?P<alg{{n}}>\d+(?:\.\d+)?)\s+(?P<bus{{n}}>\d+(?:\.\d+)?)(?:\s+(?P<wrong{{n}}>{_NUMBER}))?"
+_HALF = (
+    r"\s+(?P<time{n}>\d+(?:\.\d+)?(?:e\+\d+)?)\s+(?P<alg{n}>\d+(?:\.\d+)?)\s+(?P<bus{n}>\d+(?:\.\d+)?)"
+    rf"(?:\s+(?P<wrong{{n}}>{_NUMBER}))?"
+)
 _ROW = re.compile(
     r"(?:^|[>:\])] ?)\s*(?P<size>\d+)\s+(?P<count>\d+)\s+(?P<type>[a-z]\w+)(?:\s+(?P<redop>[a-z]+)\s+(?P<root>-?\d+))?"
     + _HALF.format(n=1)
@@ -34,7 +37,9 @@ _ROW = re.compile(
     + _HALF.format(n=2)
     + r")?\s*$"
 )
-_HEADER = re.compile(rb"#\s+n[Tt]hread \d+|# nccl-tests version|#\s+size\s+count\s+type|# Out of bounds values|\"out_of_bounds\"")
+_HEADER = re.compile(
+    rb"#\s+n[Tt]hread \d+|# nccl-tests version|#\s+size\s+count\s+type|# Out of bounds values|\"out_of_bounds\""
+)
 _PROGRAM = re.compile(r"Collective test starting: (\w+?)_perf|\b(\w+?)_perf(?:_mpi)?\b")
 _DEVICE = re.compile(r"#\s+Rank\s+(\d+) (?:Group\s+\d+ )?Pid\s+\d+ on\s+(\S+) device\s+(\d+)")
 _FOOTER = re.compile(r"# Out of bounds values\s*: (\d+) (OK|FAILED)")
@@ -42,11 +47,13 @@ _AVERAGE = re.compile(r"# Avg bus bandwidth\s*: ([\d.]+)")
 _FAILURE = re.compile(r"(?P<host>[\w.\-]+): Test (?P<kind>NCCL failure|CUDA failure|timeout) (?P<text>.*)")
 _DEEPSPEED = "Comm. Op            Message Size"
 _DEEPSPEED_ROW = re.compile(
-    r"^\s+(?P<size>[\d.]+) (?P<unit>[KMGT]?B)\s+(?P<count>\d+)\s+(?P<total>[\d.]+)\s+(?P<mean>[\d.]+)\s+(?P<alg>[\d.]+)\s+(?P<bus>[\d.]+)"
+    r"^\s+(?P<size>[\d.]+) (?P<unit>[KMGT]?B)\s+(?P<count>\d+)\s+(?P<total>[\d.]+)\s+(?P<mean>[\d.]+)"
+    r"\s+(?P<alg>[\d.]+)\s+(?P<bus>[\d.]+)"
 )
 _UNITS = {"B": 1, "KB": 1024, "MB": 1024**2, "GB": 1024**3, "TB": 1024**4}
 _OPS = {
-    "all_reduce": "all_reduce", "all_gather": "all_gather", "reduce_scatter": "reduce_scatter", "broadcast": "broadcast",
+    "all_reduce": "all_reduce", "all_gather": "all_gather", "reduce_scatter": "reduce_scatter",
+    "broadcast": "broadcast",
     "reduce": "reduce", "alltoall": "all_to_all", "sendrecv": "send_recv", "gather": "gather", "scatter": "scatter",
     "hypercube": "hypercube",
 }  # fmt: skip
@@ -197,7 +204,14 @@ class _Tables:
 
     def event(self, number: int, code: str, text: str, **fields: object) -> None:
         """Add a failure of the test itself."""
-        base = {"path": self._path, "line": number, "last_line": number, "code": code, "role": "cause", "level": "nccl-tests"}
+        base = {
+            "path": self._path,
+            "line": number,
+            "last_line": number,
+            "code": code,
+            "role": "cause",
+            "level": "nccl-tests",
+        }
         self.rows.add("comm_event", {**base, "message": text[:400], "count": 1, **fields})
 
     def devices(self, devices: Sequence[tuple[int, str]], op: str | None) -> None:
@@ -236,7 +250,9 @@ def _read_json(table: _Tables, data: bytes) -> str | None:
         if isinstance(item.get("rank"), int) and "hostname" in item
     ]
     table.devices(devices, _OPS.get((match[1] or match[2] or "") if match else ""))
-    for number, row in enumerate((item for item in _objects(document) if "out_of_place" in item or "in_place" in item), 1):
+    for number, row in enumerate(
+        (item for item in _objects(document) if "out_of_place" in item or "in_place" in item), 1
+    ):
         for key, in_place in (("out_of_place", False), ("in_place", True)):
             _json_half(table, number, row, row.get(key), in_place=in_place)
     bounds = document.get("out_of_bounds")

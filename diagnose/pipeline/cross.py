@@ -10,7 +10,10 @@ from diagnose.analysis.cross.clocks import fit_clocks
 from diagnose.analysis.cross.exposed import divide_exposed
 from diagnose.analysis.cross.groups import GroupConfig, resolve_groups
 from diagnose.analysis.cross.match import match_calls
+from diagnose.analysis.cross.rank_work import rank_work
+from diagnose.analysis.cross.roles import pipeline_stages
 from diagnose.analysis.cross.waits import MATCHED_RATIO, split_waits
+from diagnose.analysis.cross.who_waits import who_waits
 from diagnose.analysis.step_labels import label_steps
 
 if TYPE_CHECKING:
@@ -34,14 +37,39 @@ def analyse_across(writer: StoreWriter, members: Sequence[Member], config: Confi
     if not steps.is_empty():
         steps = label_steps(steps, writer.query("SELECT * FROM breakdown WHERE step >= 0"), writer.query("SELECT rank, lost_capture FROM rank"))
         writer.replace("step", steps)
-    _match(writer, members)
+    world = sorted(member.rank for member in members if member.rank >= 0)
+    matched = _match(writer, members, world)
+    if len(world) > 1:
+        _judge_ranks(writer, members, world, matched)
     del config
 
 
-def _match(writer: StoreWriter, members: Sequence[Member]) -> None:
-    """Groups, instances, clocks, waits, and the split of exposed communication."""
+def _judge_ranks(writer: StoreWriter, members: Sequence[Member], world: Sequence[int], calls: pl.DataFrame) -> None:
+    """Local work against peers, and who waits for whom."""
+    roles = pipeline_stages(calls, world)
+    parts = writer.query("SELECT b.* FROM breakdown AS b JOIN step AS s USING (rank, step) WHERE s.label = 'normal' AND b.rank >= 0 ORDER BY rank, step")
+    stats = writer.query(
+        "SELECT k.rank, k.class, k.name, k.signature, sum(k.count)::BIGINT AS count, sum(k.total_ns)::BIGINT AS total_ns FROM kernel_stat AS k "
+        "JOIN step AS s USING (rank, step) WHERE s.label = 'normal' AND k.rank >= 0 GROUP BY ALL ORDER BY ALL"
+    )
+    names = writer.query("SELECT rank, device_name, has_device_work FROM rank WHERE rank >= 0")
+    devices = dict(names.select("rank", "device_name").iter_rows())
+    judged = rank_work(parts, stats, roles, devices, bool(names.get_column("has_device_work").any()))
+    writer.insert("rank_work", judged.table)
+    steps = parts.get_column("step").n_unique() if len(parts) else 0
+    collective = writer.query("SELECT * FROM collective WHERE step IS NOT NULL")
+    writer.insert("who_waits", who_waits(collective, writer.query("SELECT * FROM collective_rank"), steps))
+    stages = len(set(roles.values()))
+    numbers = {"detectable_slowdown_ratio": judged.detectable_ratio, "pipeline_stages": float(stages)}
+    writer.insert("job_stat", pl.DataFrame({"name": list(numbers), "value": list(numbers.values())}, schema={"name": pl.String, "value": pl.Float64}))
+    table = pl.DataFrame({"rank": list(roles), "role": list(roles.values())}, schema={"rank": pl.Int32, "role": pl.Int32})
+    writer.replace("rank", writer.query("SELECT * FROM rank").drop("role").join(table, on="rank", how="left"))
+    del members
+
+
+def _match(writer: StoreWriter, members: Sequence[Member], world: Sequence[int]) -> pl.DataFrame:
+    """Groups, instances, clocks, waits, and the split of exposed communication; returns the calls with their groups."""
     calls = writer.query(f"SELECT {_CALL_COLUMNS} FROM comm_call ORDER BY rank, call")
-    world = sorted(member.rank for member in members if member.rank >= 0)
     hosts = {member.rank: member.host for member in members if member.rank >= 0}
     config = {
         member.rank: [GroupConfig(*_fields(group)) for group in member.result.trace.groups]
@@ -68,6 +96,7 @@ def _match(writer: StoreWriter, members: Sequence[Member]) -> None:
     own = matched.calls.filter(pl.col("group_id").is_in(alone)).select("rank", "call", pl.lit(0, pl.Int64).alias("wait_ns"), pl.lit(value=True).alias("certain"))
     divided = divide_exposed(breakdown.drop("exposed_wait_ns", "exposed_transfer_ns", "exposed_transfer_max_ns"), calls, pl.concat([believed, own]))
     writer.replace("breakdown", divided)
+    return matched.calls
 
 
 def _fields(group: object) -> tuple[str, str | None, tuple[int, ...] | None, int | None]:

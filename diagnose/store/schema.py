@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from diagnose.errors import StoreError
 from diagnose.store.table import Table
-from diagnose.store.tables import comm_log, metrics, run, trace
+from diagnose.store.tables import analysis, comm_log, metrics, run, trace
 
 SCHEMA_VERSION = 1
 
-TABLES: tuple[Table, ...] = (*run.TABLES, *trace.TABLES, *comm_log.TABLES, *metrics.TABLES)
+TABLES: tuple[Table, ...] = (*run.TABLES, *trace.TABLES, *comm_log.TABLES, *metrics.TABLES, *analysis.TABLES)
 
 
 def table(name: str) -> Table:

@@ -21,7 +21,7 @@ from diagnose.store.reader import Store
 from diagnose.store.writer import StoreWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 
@@ -60,7 +60,9 @@ class Ingested:
         self.outcomes: dict[str, object] = {}
         self._store: Store | None = None
 
-    def read(self, sources: Iterable[Source], options: ReadOptions | None = None, formats: Iterable[object] = FORMATS) -> Ingested:
+    def read(
+        self, sources: Iterable[Source], options: ReadOptions | None = None, formats: Iterable[object] = FORMATS
+    ) -> Ingested:
         for source in sources:
             head = head_of(source)
             claims = [item for item in formats if item.sniff(head, PurePosixPath(source.name))]
@@ -115,5 +117,5 @@ class Ingested:
 
 
 @pytest.fixture
-def ingest(tmp_path: Path) -> Iterator[Ingested]:
-    yield Ingested(tmp_path)
+def ingest(tmp_path: Path) -> Ingested:
+    return Ingested(tmp_path)

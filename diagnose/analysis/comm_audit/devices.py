@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from diagnose.analysis.comm_audit.records import Records
 
-CONTAINER = re.compile(r"docker|veth|virbr|br-[0-9a-f]{6,}|cni|flannel|cali|cilium|lxc|podman|kube|vmnet|vboxnet|ip6tnl|sit\d|gre\d|dummy")
+CONTAINER = re.compile(
+    r"docker|veth|virbr|br-[0-9a-f]{6,}|cni|flannel|cali|cilium|lxc|podman|kube|vmnet|vboxnet|ip6tnl|sit\d|gre\d|dummy"
+)
 TUNNEL = re.compile(r"tun|tap|tailscale|wg\d|vpn|ppp|zt\w+")
 MANAGEMENT = re.compile(r"mgmt|mgt\d|management|ipmi|bmc|idrac|ilo\d|oob")
 LOOPBACK = re.compile(r"lo\d?$")
@@ -44,7 +46,9 @@ def complete_lists(records: Records) -> dict[str, list[dict[str, Any]]]:
     result = {}
     for host, nics in nic_lists(records).items():
         rows = [nics[index] for index in sorted(nics)]
-        whole = all(row["port"] is not None or row["kind"] == "ofi" for row in rows) and sorted(nics) == list(range(len(rows)))
+        whole = all(row["port"] is not None or row["kind"] == "ofi" for row in rows) and sorted(nics) == list(
+            range(len(rows))
+        )
         if whole:
             result[host] = rows
     return result

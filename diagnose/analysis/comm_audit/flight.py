@@ -15,9 +15,6 @@ if TYPE_CHECKING:
 LATE_NS = 5_000_000_000
 """A rank that issues a collective this long after the first is late for a reason other than skew of a step."""
 
-SAME_SIZE_OPS = ("all_reduce", "broadcast", "reduce", "barrier")
-"""Operations whose sizes are equal on all ranks; gathers and exchanges may differ."""
-
 _RECORDS = """
 SELECT comm_group, rank, max(description) AS description, max(last_seq) AS last_seq, min(completed) AS completed,
        min(pending_seq) AS pending_seq, arg_min(pending_op, pending_seq) AS pending_op,
@@ -34,7 +31,8 @@ SELECT comm_group, seq, list(DISTINCT op) AS ops, list(DISTINCT in_sizes) AS siz
 FROM flight_entry WHERE NOT is_p2p AND rank IS NOT NULL
   AND comm_group IN (SELECT comm_group FROM flight_record WHERE pending_seq IS NOT NULL)
 GROUP BY comm_group, seq
-HAVING count(DISTINCT op) > 1 OR (count(DISTINCT in_sizes) > 1 AND bool_and(op IN ('all_reduce', 'broadcast', 'reduce')))
+HAVING count(DISTINCT op) > 1
+  OR (count(DISTINCT in_sizes) > 1 AND bool_and(op IN ('all_reduce', 'broadcast', 'reduce')))
 ORDER BY seq LIMIT 1
 """
 
@@ -57,7 +55,7 @@ class Stall(NamedTuple):
 
 
 def stalls(tables: Queries) -> list[Stall]:
-    """The groups in which some rank is behind, late or in another operation; ranks without a dump where others have one."""
+    """The groups in which some rank is behind, late, in another operation, or has no dump while others have one."""
     found = []
     groups: dict[str, list[dict[str, Any]]] = {}
     for row in tables.query(_RECORDS).iter_rows(named=True):
@@ -67,7 +65,9 @@ def stalls(tables: Queries) -> list[Stall]:
             stall = _group(tables, part)
             if stall is not None:
                 found.append(stall)
-    return sorted([*found, *_mismatch(tables)], key=lambda stall: ("behind", "mismatch", "late", "undumped").index(stall.kind))
+    return sorted(
+        [*found, *_mismatch(tables)], key=lambda stall: ("behind", "mismatch", "late", "undumped").index(stall.kind)
+    )
 
 
 def _same_members(rows: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
@@ -131,7 +131,7 @@ def _stall(
 def _late(tables: Queries, rows: list[dict[str, Any]], seq: int) -> Stall | None:
     entries = tables.query(_ENTRIES, {"comm_group": rows[0]["comm_group"], "seq": seq})
     times = {row["rank"]: row["created_ns"] for row in entries.iter_rows(named=True) if row["created_ns"]}
-    if len(times) < 2:  # noqa: PLR2004 - a comparison needs two
+    if len(times) < 2:
         return None
     timeout = max((row["timeout_ns"] or 0 for row in entries.iter_rows(named=True)), default=0)
     first = min(times.values())

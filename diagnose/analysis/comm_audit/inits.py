@@ -26,10 +26,14 @@ def stuck_processes(records: Records, tables: Queries) -> list[dict[str, Any]]:
     started = records.comms.filter(records.comms["state"] == "started")
     if started.is_empty():
         return []
-    versions = {(row["path"], row["host"], row["pid"]): row["version"] for row in records.processes.iter_rows(named=True)}
+    versions = {
+        (row["path"], row["host"], row["pid"]): row["version"] for row in records.processes.iter_rows(named=True)
+    }
     linked = {
         (row["path"], row["host"], row["pid"])
-        for row in tables.query("SELECT DISTINCT path, host, pid FROM channel WHERE family <> 'COLLNET'").iter_rows(named=True)
+        for row in tables.query("SELECT DISTINCT path, host, pid FROM channel WHERE family <> 'COLLNET'").iter_rows(
+            named=True
+        )
     }
     called = {
         (row["path"], row["host"], row["pid"])

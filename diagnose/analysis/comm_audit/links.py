@@ -13,7 +13,7 @@ from diagnose.analysis.comm_audit.scale import scale
 if TYPE_CHECKING:
     from diagnose.analysis.comm_audit.records import Queries, Records
 
-SCHEMA = {
+SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
     "rank": pl.Int32,
     "host": pl.String,
     "nics": pl.List(pl.String),
@@ -77,7 +77,9 @@ def _offers(records: Records) -> dict[tuple[str, str], tuple[list[str], float | 
             names.setdefault(key, {})[position] = row["name"]
         if row["bytes_per_s"] is not None:
             rates[key] = min(rates.get(key, row["bytes_per_s"]), row["bytes_per_s"])
-    return {key: ([found[position] for position in sorted(found, key=str)], rates.get(key)) for key, found in names.items()}
+    return {
+        key: ([found[position] for position in sorted(found, key=str)], rates.get(key)) for key, found in names.items()
+    }
 
 
 def _used(records: Records) -> dict[tuple[str, str, int | None], tuple[str | None, bool | None]]:

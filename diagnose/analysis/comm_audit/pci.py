@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from diagnose.analysis.comm_audit.records import Queries, Records
 
 BELOW_RATIO = 0.6
-"""Half the width or a lower generation gives 0.5 of the siblings' rate; measured rates of equal links differ by less than 5 %."""
+"""Half the width or a lower generation gives 0.5 of the siblings' rate; rates of equal links are printed equal."""
 NEARLY_DEAD_BYTES_PER_S = 1.5e9
 """Below one lane of generation 3 with overhead: no sound slot of a GPU is that slow."""
 FEWEST_SIBLINGS = 4
@@ -46,7 +46,7 @@ def slow_links(tables: Queries, records: Records) -> dict[str | None, list[SlowL
             continue
         paths = _gpu_paths(dump)
         rates = sorted(rate for rate, _ in paths)
-        if len(rates) < 2:  # noqa: PLR2004 - no sibling
+        if len(rates) < 2:
             continue
         best = rates[-1]
         slow = [(rate, row) for rate, row in paths if rate < BELOW_RATIO * best]
@@ -56,7 +56,8 @@ def slow_links(tables: Queries, records: Records) -> dict[str | None, list[SlowL
                     node=row["name"],
                     rate=rate,
                     sibling=best,
-                    odd=rate < NEARLY_DEAD_BYTES_PER_S or (len(paths) >= FEWEST_SIBLINGS and len(slow) * 2 <= len(paths)),
+                    odd=rate < NEARLY_DEAD_BYTES_PER_S
+                    or (len(paths) >= FEWEST_SIBLINGS and len(slow) * 2 <= len(paths)),
                     text=row["value"].strip(),
                     source=f"{row['path']}:{row['line']}",
                 )
@@ -75,6 +76,8 @@ def _gpu_paths(dump: list[dict[str, Any]]) -> list[tuple[float, dict[str, Any]]]
         stack.append(row)
         link, node = row["name"].split(" ", 1)
         if link == "PCI" and node.startswith("GPU/"):
-            slowest = min((item for item in stack if item["name"].startswith("PCI ")), key=lambda item: item["bytes_per_s"])
+            slowest = min(
+                (item for item in stack if item["name"].startswith("PCI ")), key=lambda item: item["bytes_per_s"]
+            )
             paths.append((float(slowest["bytes_per_s"]), slowest))
     return paths

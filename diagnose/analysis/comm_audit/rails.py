@@ -38,7 +38,7 @@ class RailMismatch(NamedTuple):
 
 
 def rails(tables: Queries, view: View) -> RailMismatch | None:
-    """Crossings on a job that asked for none (NCCL_CROSS_NIC=0), None otherwise: crossing is normal on routed fabrics."""
+    """Crossings on a job that asked for none (NCCL_CROSS_NIC=0), else None: crossing is normal on routed fabrics."""
     asked = [
         row
         for row in view.records.env.iter_rows(named=True)
@@ -57,7 +57,8 @@ def rails(tables: Queries, view: View) -> RailMismatch | None:
     else:
         ends = f"local GPU {first['source_device']} to local GPU {first['target_device']} (own NIC {first['nic']})"
     pairs = len({(row["source"], row["target"]) for row in rows})
-    text = f"{len(rows)} connections of {pairs} pairs of ranks cross rails, rank {first['source']} to rank {first['target']}: {ends}"
+    example = f"rank {first['source']} to rank {first['target']}: {ends}"
+    text = f"{len(rows)} connections of {pairs} pairs of ranks cross rails, {example}"
     reason = "NCCL_CROSS_NIC=0 asks for no crossing" + ("; no communicator is complete" if stuck else "")
     evidence = [Evidence("NCCL_CROSS_NIC=0 is set", source=where(row["path"], row["line"])) for row in asked[:1]]
     return RailMismatch(rows[:8], text, reason, stuck, evidence)

@@ -32,20 +32,26 @@ def scale(records: Records) -> Scale:
     nodes = _greatest(comms["nnodes"].to_list())
     per_host = _gpus(records)
     net = sorted({str(kind) for kind in links.filter(links["family"].is_in(["NET", "COLLNET"]))["kind"]})
+    multi, why = _several_nodes(records, nodes=nodes, hosts=len(hosts), nranks=nranks, net=net)
+    return Scale(multi, why, hosts, nranks, per_host)
+
+
+def _several_nodes(
+    records: Records, *, nodes: int | None, hosts: int, nranks: int | None, net: list[str]
+) -> tuple[bool | None, str]:
     if nodes is not None and nodes > 1:
-        return Scale(True, f"nNodes {nodes}", hosts, nranks, per_host)
-    if nodes == 1 and len(hosts) < 2:  # noqa: PLR2004 - two hosts
-        return Scale(False, "nNodes 1", hosts, nranks, per_host)
-    if len(hosts) > 1:
-        return Scale(True, f"{len(hosts)} hosts", hosts, nranks, per_host)
+        return True, f"nNodes {nodes}"
+    if nodes == 1 and hosts < 2:
+        return False, "nNodes 1"
+    if hosts > 1:
+        return True, f"{hosts} hosts"
     if net:
-        return Scale(True, f"connections over {net[0]}", hosts, nranks, per_host)
+        return True, f"connections over {net[0]}"
     if nranks is not None and nranks > MOST_GPUS_OF_A_HOST:
-        return Scale(True, f"{nranks} ranks", hosts, nranks, per_host)
-    complete = _one_host_holds_all(records, nranks)
-    if complete:
-        return Scale(False, f"all {nranks} ranks on one host", hosts, nranks, per_host)
-    return Scale(None, "neither nodes nor connections are stated", hosts, nranks, per_host)
+        return True, f"{nranks} ranks"
+    if _one_host_holds_all(records, nranks):
+        return False, f"all {nranks} ranks on one host"
+    return None, "neither nodes nor connections are stated"
 
 
 def _gpus(records: Records) -> dict[str, int]:

@@ -26,6 +26,18 @@ ODD_LINES_RATIO = 0.02
 lines are torn where ranks share one stream)."""
 
 
+_PATH_TYPES: tuple[tuple[tuple[int, ...], tuple[str, ...]], ...] = (
+    ((2, 27), ("LOC", "NVL", "NVB", "C2C", "PIX", "PXB", "P2C", "PXN", "PHB", "SYS", "NET", "DIS")),
+    ((2, 26), ("LOC", "NVL", "NVB", "C2C", "PIX", "PXB", "PXN", "PHB", "SYS", "NET", "DIS")),
+    ((2, 18), ("LOC", "NVL", "NVB", "PIX", "PXB", "PXN", "PHB", "SYS", "NET", "DIS")),
+    ((2, 12), ("LOC", "NVL", "NVB", "PIX", "PXB", "PXN", "PHB", "SYS")),
+    ((2, 8), ("LOC", "NVL", "NVB", "PIX", "PXB", "PHB", "SYS")),
+    ((2, 6), ("LOC", "NVL", "PIX", "PXB", "PHB", "SYS", "NET")),
+    ((2, 4), ("PIX", "PXB", "PHB", "NODE", "SYS")),
+)
+"""Names of the numbers in "distance", by the first release that counts so."""
+
+
 class GdrStatus(NamedTuple):
     """GPUDirect RDMA over all RDMA connections; ``off`` are the link rows without it."""
 
@@ -77,6 +89,16 @@ def version(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", text.split("+", 1)[0])[:3])
 
 
+def path_type(library_version: str | None, number: int) -> str:
+    """The name of a path type; the bare number where the release is unknown: 8 is PHB in 2.27 and SYS in 2.26."""
+    if library_version is not None:
+        found = version(library_version)
+        for since, kinds in _PATH_TYPES:
+            if found >= since:
+                return f"{kinds[number]} ({number})" if number < len(kinds) else str(number)
+    return str(number)
+
+
 def networks(records: Records) -> dict[str | None, set[str]]:
     """Networks that each host uses for connections, else for its communicators. Hosts without a name are None."""
     found: dict[str | None, set[str]] = {}
@@ -106,7 +128,9 @@ def inside_hosts(records: Records) -> list[HostLinks]:
     hosts: list[str | None] = sorted({row["host"] for row in records.links.iter_rows(named=True)}, key=str)
     for host in hosts:
         rows = [row for row in records.links.iter_rows(named=True) if row["host"] == host]
-        totals = {family: sum(row["lines"] for row in rows if row["family"] == family) for family in ("P2P", "SHM", "NET")}
+        totals = {
+            family: sum(row["lines"] for row in rows if row["family"] == family) for family in ("P2P", "SHM", "NET")
+        }
         other = next((row for row in rows if row["family"] == "SHM"), None)
         result.append(HostLinks(host, totals["P2P"], totals["SHM"], totals["NET"], other))
     return result
@@ -123,7 +147,11 @@ def rail_crossings(pairs: pl.DataFrame) -> list[dict[str, Any]]:
         if row["send_nic"] is not None and row["receive_nic"] is not None:
             if row["send_nic"] != row["receive_nic"]:
                 crossings.append(row)
-        elif _small(row["source_device"]) and _small(row["target_device"]) and row["source_device"] != row["target_device"]:
+        elif (
+            _small(row["source_device"])
+            and _small(row["target_device"])
+            and row["source_device"] != row["target_device"]
+        ):
             crossings.append(row)
     return crossings
 
@@ -134,8 +162,8 @@ def hosts_of(rows: Iterable[dict[str, Any]]) -> list[str]:
 
 
 def _small(device: object) -> bool:
-    return isinstance(device, str) and device.isdigit() and len(device) <= 2  # noqa: PLR2004 - an NVML index, no bus id
+    return isinstance(device, str) and device.isdecimal() and len(device) <= 2
 
 
 def _odd(few: int, many: int) -> bool:
-    return few < 2 or few / (few + many) < ODD_LINES_RATIO  # noqa: PLR2004 - one line proves nothing
+    return few < 2 or few / (few + many) < ODD_LINES_RATIO

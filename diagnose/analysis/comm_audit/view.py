@@ -43,7 +43,7 @@ def names(values: Iterable[object], *, most: int = MOST_NAMES) -> str:
 
 def line_evidence(rows: Iterable[dict[str, Any]], text: str = "", *, most: int = 4) -> list[Evidence]:
     """Evidence from rows with path and line; ``text`` is a format string over the row's columns."""
-    found = []
+    found: list[Evidence] = []
     for row in rows:
         if len(found) >= most:
             break

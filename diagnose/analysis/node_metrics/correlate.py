@@ -66,7 +66,14 @@ MIN_RETRANSMITS = 0.01
 WORSE_RATIO = 0.95
 TRAFFIC_RATIO = 1.5
 MIN_TRAFFIC_BYTES_PER_S = 1_000_000
-FAMILIES = (("gpu:", "GPU"), ("nic:", "network"), ("node", "host"), ("job:", "host"), ("disk:", "disk"), ("mount:", "storage"))
+FAMILIES = (
+    ("gpu:", "GPU"),
+    ("nic:", "network"),
+    ("node", "host"),
+    ("job:", "host"),
+    ("disk:", "disk"),
+    ("mount:", "storage"),
+)
 MAX_LINES = 6
 
 
@@ -173,7 +180,9 @@ def _normal(host: str, mine: list[Facet]) -> Evidence:
     return Evidence(text + (f"; no {', '.join(absent)} metrics" if absent else ""), None, None, "metric_sample")
 
 
-def step_associations(tables: Tables, metrics: Iterable[str], *, max_lag_windows: int = 2, q: float = 0.05) -> list[Association]:
+def step_associations(
+    tables: Tables, metrics: Iterable[str], *, max_lag_windows: int = 2, q: float = 0.05
+) -> list[Association]:
     """Series whose windows rank like the step times of the training log, false discovery rate below ``q``.
 
     Windows are at least two sampling periods wide; fewer than eight windows tell nothing. The p-value counts
@@ -208,7 +217,9 @@ def _tests(log: pl.DataFrame, values: pl.DataFrame, max_lag: int) -> list[Associ
     if not isinstance(start, int) or not isinstance(end, int):
         return []
     found: list[Association] = []
-    for (metric, host, entity), series in values.sort("t_ns").group_by(["metric", "host", "entity"], maintain_order=True):
+    for (metric, host, entity), series in values.sort("t_ns").group_by(
+        ["metric", "host", "entity"], maintain_order=True
+    ):
         period = series.get_column("t_ns").diff().median()
         width = max(int(2 * float(period or 0)), (end - start) // 200, 1)  # type: ignore[arg-type]
         steps = _binned(log.get_column("t_ns"), log.get_column("step_time_ns"), start, width, end)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-
 import polars as pl
 
 SERIES = ("metric", "host", "entity")
@@ -53,7 +52,12 @@ def deltas(frame: pl.DataFrame) -> pl.DataFrame:
     full = (pl.col("quality") == "saturated") | (pl.col("quality").shift(1) == "saturated")
     fell = pl.col("value") < before
     return known.with_columns(
-        pl.when(before.is_null() | full).then(None).when(fell).then(pl.col("value")).otherwise(pl.col("value") - before).alias("delta"),
+        pl.when(before.is_null() | full)
+        .then(None)
+        .when(fell)
+        .then(pl.col("value"))
+        .otherwise(pl.col("value") - before)
+        .alias("delta"),
         pl.when(same).then(pl.col("t_ns") - pl.col("t_ns").shift(1)).alias("dt_ns"),
         pl.when(same).then(pl.col("t_ns").shift(1)).alias("prev_t_ns"),
         fell.fill_null(value=False).alias("reset"),
@@ -102,7 +106,9 @@ def _counter_part(moved: pl.DataFrame, inside: pl.Expr) -> pl.DataFrame:
     touching = moved.with_columns(
         (inside | pl.col("prev_t_ns").is_null() | inside.shift(-1, fill_value=False)).fill_null(value=True).alias("use")
     )
-    grouped = touching.with_columns((pl.col("use") & pl.col("delta").is_not_null()).any().over(list(SERIES)).alias("hits"))
+    grouped = touching.with_columns(
+        (pl.col("use") & pl.col("delta").is_not_null()).any().over(list(SERIES)).alias("hits")
+    )
     used = grouped.filter((pl.col("use") | ~pl.col("hits")) & pl.col("delta").is_not_null())
     return used.group_by(list(SERIES)).agg(
         pl.col("delta").sum().alias("increase"),
@@ -137,5 +143,3 @@ def _level_part(chosen: pl.DataFrame, inside: pl.Expr) -> pl.DataFrame:
 def base_entity(entity: str) -> str:
     """The device of an entity: links, priorities and instances are parts of it."""
     return re.sub(r"/(?:link|prio|gi|mode|cpu|error).*$", "", entity)
-
-

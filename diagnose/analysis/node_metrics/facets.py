@@ -132,9 +132,9 @@ def _value(row: dict[str, float | None], plan: Plan, rows: pl.DataFrame) -> floa
 
 def _cpu_modes(rows: pl.DataFrame) -> list[Facet]:
     """Shares of CPU time by mode, over all CPUs of a host; sadf and others give them as gauges."""
-    seconds = rows.filter((pl.col("metric") == "node.cpu_seconds_total") & pl.col("increase").is_not_null()).with_columns(
-        pl.col("entity").str.extract(r"mode:(\w+)").alias("mode")
-    )
+    seconds = rows.filter(
+        (pl.col("metric") == "node.cpu_seconds_total") & pl.col("increase").is_not_null()
+    ).with_columns(pl.col("entity").str.extract(r"mode:(\w+)").alias("mode"))
     found: list[Facet] = []
     totals = seconds.group_by("host").agg(pl.col("increase").sum().alias("total"))
     shares = seconds.group_by("host", "mode").agg(pl.col("increase").sum()).join(totals, on="host").sort("host", "mode")
@@ -142,7 +142,9 @@ def _cpu_modes(rows: pl.DataFrame) -> list[Facet]:
         if total and mode in ("steal", "iowait", "idle", "softirq"):
             found.append(Facet(host, "node", f"CPU {mode}", increase / total, "ratio"))
     counted = {facet.host for facet in found}
-    gauges = rows.filter((pl.col("entity") == "node") & pl.col("metric").str.contains(r"^node\.cpu_(?:steal|iowait|idle|softirq)$"))
+    gauges = rows.filter(
+        (pl.col("entity") == "node") & pl.col("metric").str.contains(r"^node\.cpu_(?:steal|iowait|idle|softirq)$")
+    )
     for host, metric, median in gauges.select("host", "metric", "median").iter_rows():
         if host not in counted and median is not None:
             found.append(Facet(host, "node", f"CPU {metric.removeprefix('node.cpu_')}", median, "ratio"))

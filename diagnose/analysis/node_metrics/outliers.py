@@ -39,12 +39,16 @@ def host_matrix(summary: pl.DataFrame) -> pl.DataFrame:
     )
     rows = (
         summary.filter(pl.col("host").is_not_null())
-        .with_columns(value.alias("measure"), pl.col("entity").str.extract(r"(mode:\w+|prio:\d)$").fill_null("").alias("part"))
+        .with_columns(
+            value.alias("measure"), pl.col("entity").str.extract(r"(mode:\w+|prio:\d)$").fill_null("").alias("part")
+        )
         .filter(pl.col("measure").is_finite())
         .with_columns(pl.concat_str("metric", pl.lit(" "), "part").str.strip_chars().alias("column"))
         .filter(~pl.col("column").str.contains(r"^(?:node\.(?:boot_time|time)|job\.|event\.|bench\.|nic\.mtu|up)"))
     )
-    return rows.pivot(on="column", index="host", values="measure", aggregate_function="mean", sort_columns=True).sort("host")
+    return rows.pivot(on="column", index="host", values="measure", aggregate_function="mean", sort_columns=True).sort(
+        "host"
+    )
 
 
 def find_outliers(matrix: pl.DataFrame) -> list[Outlier]:
@@ -68,7 +72,9 @@ def find_outliers(matrix: pl.DataFrame) -> list[Outlier]:
     hosts = matrix.get_column("host").to_list()
     found = []
     for row, place in enumerate(order):
-        deviations = sorted(((name, float(scaled[row, n])) for n, name in enumerate(columns)), key=lambda pair: (-abs(pair[1]), pair[0]))
+        deviations = sorted(
+            ((name, float(scaled[row, n])) for n, name in enumerate(columns)), key=lambda pair: (-abs(pair[1]), pair[0])
+        )
         reasons = tuple(pair for pair in deviations[:5] if abs(pair[1]) >= MIN_SIGMAS)
         if scores[row] > limit and reasons:
             found.append(Outlier(hosts[place], float(scores[row]), reasons))

@@ -2,5 +2,5 @@
 
 from __future__ import annotations
 
-BUILTIN: tuple[str, ...] = ("steps",)
+BUILTIN: tuple[str, ...] = ("steps", "ranks", "pipeline_stages")
 """Module names below this package."""

@@ -22,7 +22,8 @@ def check(facts: Facts) -> Iterable[Finding | NotChecked]:
     """Tables whose largest sizes fall below what smaller ones reached."""
     rows = facts.tables.query(
         "SELECT path, test, collective, size_bytes, line, max(busbw_bytes_per_s) AS busbw FROM bandwidth_reference"
-        " WHERE tool = 'nccl-tests' AND size_bytes > 0 GROUP BY path, test, collective, size_bytes, line ORDER BY path, test, size_bytes"
+        " WHERE tool = 'nccl-tests' AND size_bytes > 0 GROUP BY path, test, collective, size_bytes, line"
+        " ORDER BY path, test, size_bytes"
     )
     for table in rows.partition_by("path", "test", maintain_order=True):
         yield from _drop(facts, table)
@@ -36,7 +37,7 @@ def _drop(facts: Facts, table: pl.DataFrame) -> Iterable[Finding]:
     peak = max(rows, key=lambda row: row["busbw"])
     after = [row for row in rows if row["size_bytes"] > peak["size_bytes"]]
     low = [row for row in after if rule.thresholds["ratio"].severity(row["busbw"] / peak["busbw"]) is not None]
-    if len(low) < 2 or low[-1] is not rows[-1] or after[after.index(low[0]) :] != low:  # noqa: PLR2004 - one may be an outlier
+    if len(low) < 2 or low[-1] is not rows[-1] or after[after.index(low[0]) :] != low:
         return
     yield rule.finding(
         rule.thresholds["ratio"].severity(low[-1]["busbw"] / peak["busbw"]),
@@ -49,6 +50,7 @@ def _drop(facts: Facts, table: pl.DataFrame) -> Iterable[Finding]:
         },
         confidence=0.85,
         evidence=[
-            Evidence(f"busbw at {row['size_bytes']} bytes", row["busbw"], "bytes/s", f"{row['path']}:{row['line']}") for row in (peak, low[0], low[-1])
+            Evidence(f"busbw at {row['size_bytes']} bytes", row["busbw"], "bytes/s", f"{row['path']}:{row['line']}")
+            for row in (peak, low[0], low[-1])
         ],
     )

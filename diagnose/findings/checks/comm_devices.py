@@ -37,7 +37,7 @@ def _different(facts: Facts, seen: View) -> Iterator[Finding]:
     lists = complete_lists(seen.records)
     sizes = {host: len(rows) for host, rows in lists.items()}
     events = [row for row in seen.records.events.iter_rows(named=True) if row["code"] in _MIXED_EVENTS]
-    if len(set(sizes.values())) < 2 and not events:  # noqa: PLR2004 - equal
+    if len(set(sizes.values())) < 2 and not events:
         return
     most = max(sizes.values(), default=0)
     poor = [host for host, size in sizes.items() if size < most] if len(set(sizes.values())) > 1 else []
@@ -46,11 +46,17 @@ def _different(facts: Facts, seen: View) -> Iterator[Finding]:
     counts = ", ".join(f"{host} {size}" for host, size in sorted(sizes.items())[:8])
     said = next((row["message"] for row in events), "")
     yield facts.rules["COM-NIC-DIFFER"].finding(
-        fields={"text": f"NICs by host: {counts or 'not listed'}{'. ' if said else ''}{said[:200]}", "hosts": names(poor)},
+        fields={
+            "text": f"NICs by host: {counts or 'not listed'}{'. ' if said else ''}{said[:200]}",
+            "hosts": names(poor),
+        },
         hosts=poor,
         ranks=seen.ranks.of(row for row in seen.records.processes.iter_rows(named=True) if row["host"] in poor),
         devices=[row["subject"] for row in events if row["subject"]],
-        evidence=[*line_evidence(events, "{message}"), *line_evidence((rows[0] for rows in lists.values()), "list of {host} begins with {name}")],
+        evidence=[
+            *line_evidence(events, "{message}"),
+            *line_evidence((rows[0] for rows in lists.values()), "list of {host} begins with {name}"),
+        ],
     )
 
 
@@ -77,7 +83,7 @@ def _mixed(facts: Facts, seen: View) -> Iterator[Finding]:
     used = nics_used(seen.records)
     for host, rows in complete_lists(seen.records).items():
         layers = {row["link_layer"] for row in rows if row["link_layer"]}
-        if len(layers) < 2:  # noqa: PLR2004 - one fabric
+        if len(layers) < 2:
             continue
         active = {row["link_layer"] for row in rows if row["device_index"] in used.get(host, set())}
         yield facts.rules["COM-NIC-MIXED"].finding(
@@ -98,16 +104,25 @@ def _interfaces(facts: Facts, seen: View) -> Iterator[Finding]:
         carries = all(map(is_socket, nets.get(host, {"Socket"})))
         for row in rows:
             why = red_flag(row["name"], row["address"])
-            if why is not None and (carries or row["kind"] == "bootstrap") and not (row["kind"] == "socket" and not carries):
+            if (
+                why is not None
+                and (carries or row["kind"] == "bootstrap")
+                and not (row["kind"] == "socket" and not carries)
+            ):
                 flagged.setdefault(host, []).append((row, why))
     if flagged:
         yield _wrong(facts, seen, flagged, failed, addresses)
-    firsts = {host: rows[0]["name"] for host, rows in interfaces(seen.records, ("bootstrap",)).items() if host is not None}
+    firsts = {
+        host: rows[0]["name"] for host, rows in interfaces(seen.records, ("bootstrap",)).items() if host is not None
+    }
     if len(set(firsts.values())) > 1:
         sockets = all(is_socket(name) for found in nets.values() for name in found) and bool(nets)
         text = ", ".join(f"{host} {name}" for host, name in sorted(firsts.items())[:8])
         yield facts.rules["COM-IF-UNEQUAL"].finding(
-            "warning" if sockets else "info", fields={"interfaces": text}, hosts=sorted(firsts), devices=sorted(set(firsts.values()))
+            "warning" if sockets else "info",
+            fields={"interfaces": text},
+            hosts=sorted(firsts),
+            devices=sorted(set(firsts.values())),
         )
 
 
@@ -126,7 +141,15 @@ def _wrong(
     missed = "fe80" in addresses.lower() or "169.254." in addresses
     severe = bool(carrying or missed or only)
     shown = carrying or [row for row, _ in pairs]
-    reason = "Connections use it." if carrying else "Connections to such an address failed." if missed else "Ranks meet over it." if only else ""
+    reason = (
+        "Connections use it."
+        if carrying
+        else "Connections to such an address failed."
+        if missed
+        else "Ranks meet over it."
+        if only
+        else ""
+    )
     return facts.rules["COM-IF-WRONG"].finding(
         "critical" if severe else "warning",
         fields={
@@ -145,7 +168,9 @@ def _wrong(
 def _pci(facts: Facts, seen: View) -> Iterator[Finding]:
     for host, links in slow_links(facts.tables, seen.records).items():
         worst = links[0]
-        text = f"{host or 'a host'}: {worst.node} has {worst.rate / 1e9:g} GB/s, its siblings {worst.sibling / 1e9:g} GB/s"
+        text = (
+            f"{host or 'a host'}: {worst.node} has {worst.rate / 1e9:g} GB/s, its siblings {worst.sibling / 1e9:g} GB/s"
+        )
         yield facts.rules["COM-PCI"].finding(
             "warning" if worst.odd else "info",
             fields={"text": text},

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 CODES = frozenset(
     {
         "ib_retry_exceeded", "ib_local_protection", "ib_rnr_retry", "ib_remote_error", "ib_completion", "ib_qp_timeout",
-        "ib_gid_index", "ib_unreachable", "ib_no_device", "ib_qp_error", "ib_memlock", "gdr_registration", "ib_port_error",
-        "ib_async_fatal", "link_layer_mixed", "link_speed_changed", "nic_failed", "connect_failed", "no_interface",
+        "ib_gid_index", "ib_unreachable", "ib_no_device", "ib_qp_error", "ib_memlock", "gdr_registration",
+        "ib_port_error", "ib_async_fatal", "link_layer_mixed", "link_speed_changed", "nic_failed", "connect_failed",
+        "no_interface",
         "bootstrap_mismatch", "shm_full", "shm_attach", "shm_error", "nvls_bind_failed", "mnnvl_imex", "cuda_error",
         "cuda_oom", "duplicate_gpu", "nvlink_p2p_broken", "p2p_ipc_failed", "no_transport", "driver_problem",
         "topology_too_large", "topology_wrong", "collective_mismatch", "rail_devices_differ", "ofi_request_failed",
@@ -27,7 +28,14 @@ CODES = frozenset(
 )  # fmt: skip
 """Events that can start a failure; ``nic_open_failed``, ``ofi_failed`` and the versions belong to other checks."""
 
-RETURN_CODES = {1: "CUDA error", 2: "system error", 3: "internal error", 4: "invalid argument", 5: "invalid usage", 6: "remote error"}
+RETURN_CODES = {
+    1: "CUDA error",
+    2: "system error",
+    3: "internal error",
+    4: "invalid argument",
+    5: "invalid usage",
+    6: "remote error",
+}
 _ECHO_ONLY = ("peer_closed", "ib_flush")
 _HARMLESS_AFTER_CUDA = frozenset({"shm_error"})
 
@@ -72,7 +80,7 @@ def _error(facts: Facts, seen: View, cause: Cause, echoes: int, *, alone: bool) 
 
 
 def _ranks(seen: View, rows: list[dict[str, Any]]) -> list[int]:
-    """Global ranks; a message that names its rank in the communicator tells it where that communicator spans the job."""
+    """Global ranks, else the ranks in their communicator that the messages name."""
     found = set(seen.ranks.of(rows))
     if not found:
         found = {row["comm_rank"] for row in rows if row["comm_rank"] is not None}
@@ -80,10 +88,17 @@ def _ranks(seen: View, rows: list[dict[str, Any]]) -> list[int]:
 
 
 def _shadowed(seen: View, cause: Cause) -> bool:
-    """Whether a cause is explained by a better one: out of GPU memory that was caught, CUDA errors after an IMEX failure."""
+    """Whether a cause is none: lack of GPU memory that was caught, CUDA errors that IMEX or NVLS explain."""
     codes = set(seen.records.events["code"].to_list())
     if cause.code == "cuda_oom":
-        follow = {"process_exit", "network_exception", "peer_closed", "watchdog_timeout", "gloo_peer_closed", "gloo_timeout"}
+        follow = {
+            "process_exit",
+            "network_exception",
+            "peer_closed",
+            "watchdog_timeout",
+            "gloo_peer_closed",
+            "gloo_timeout",
+        }
         return not codes & follow and not _fatal(seen, cause)
     if cause.code == "cuda_error":
         return bool(codes & {"mnnvl_imex", "nvls_bind_failed"})
@@ -96,7 +111,9 @@ def _fatal(seen: View, cause: Cause) -> bool:
 
 def _plugin(facts: Facts, seen: View) -> Iterator[Finding]:
     """A plugin that found no device: nothing on one node, and told by the transports where sockets took over."""
-    rows = [row for row in seen.records.events.iter_rows(named=True) if row["code"] in {"ofi_failed", "nic_open_failed"}]
+    rows = [
+        row for row in seen.records.events.iter_rows(named=True) if row["code"] in {"ofi_failed", "nic_open_failed"}
+    ]
     failed = [row for row in rows if row["code"] == "ofi_failed" and row["role"] == "cause" and row["level"] == "WARN"]
     if not failed or seen.scale.multi_node is not True or networks(seen.records):
         return
@@ -112,7 +129,9 @@ def _echoes(facts: Facts, seen: View) -> Iterator[Finding]:
         rows = [row for row in seen.records.events.iter_rows(named=True) if row["code"] == code]
         if not rows:
             continue
-        peers = sorted({row["peer"] for row in rows if row["peer"] and row["peer"] not in {item["host"] for item in rows}})
+        peers = sorted(
+            {row["peer"] for row in rows if row["peer"] and row["peer"] not in {item["host"] for item in rows}}
+        )
         hosts = sorted({row["host"] for row in rows if row["host"]})
         text = f"{names(hosts)}: {rows[0]['message'][:200]}"
         if peers:
@@ -144,8 +163,10 @@ def _ras(facts: Facts, seen: View) -> Iterator[Finding]:
 
 def _ahead(progress: list[dict[str, Any]]) -> str:
     """Whether the smaller group is ahead or behind."""
-    sized = [(row["elements"], row["seq"]) for row in progress if row["elements"] is not None and row["seq"] is not None]
-    if len(sized) != 2:  # noqa: PLR2004 - two groups
+    sized = [
+        (row["elements"], row["seq"]) for row in progress if row["elements"] is not None and row["seq"] is not None
+    ]
+    if len(sized) != 2:
         return ""
     small, large = sorted(sized)
     return ", which is ahead" if small[1] > large[1] else ", which is behind"
@@ -158,7 +179,8 @@ def _unknown(facts: Facts, seen: View, *, known: bool) -> Iterator[Finding]:
     failed = [
         row
         for row in seen.records.processes.iter_rows(named=True)
-        if row["last_rc"] in RETURN_CODES and (row["host"], row["pid"]) in {(item["host"], item["pid"]) for item in rows}
+        if row["last_rc"] in RETURN_CODES
+        and (row["host"], row["pid"]) in {(item["host"], item["pid"]) for item in rows}
     ]
     text = rows[0]["message"][:240]
     if failed:

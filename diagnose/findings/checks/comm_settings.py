@@ -14,7 +14,15 @@ if TYPE_CHECKING:
     from diagnose.findings.facts import Facts
     from diagnose.model import Finding, NotChecked
 
-_FORCED = ("NCCL_ALGO", "NCCL_PROTO", "NCCL_BUFFSIZE", "NCCL_NTHREADS", "NCCL_MAX_NCHANNELS", "NCCL_MIN_NCHANNELS", "NCCL_MAX_CTAS")
+_FORCED = (
+    "NCCL_ALGO",
+    "NCCL_PROTO",
+    "NCCL_BUFFSIZE",
+    "NCCL_NTHREADS",
+    "NCCL_MAX_NCHANNELS",
+    "NCCL_MIN_NCHANNELS",
+    "NCCL_MAX_CTAS",
+)
 _MUST_AGREE = (
     *_FORCED, "NCCL_IB_DISABLE", "NCCL_NET", "NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL", "NCCL_SHM_DISABLE", "NCCL_CROSS_NIC",
     "NCCL_NET_GDR_LEVEL", "NCCL_COLLNET_ENABLE", "NCCL_NVLS_ENABLE", "NCCL_MNNVL_ENABLE", "NCCL_NCHANNELS_PER_NET_PEER",
@@ -50,10 +58,12 @@ def _versions(facts: Facts, seen: View) -> Iterator[Finding]:
     for row in rows:
         versions.setdefault(row["version"].split("+", 1)[0], []).append(row)
     events = [row for row in seen.records.events.iter_rows(named=True) if row["code"] == "version_mismatch"]
-    if len(versions) < 2 and not events:  # noqa: PLR2004 - one version
+    if len(versions) < 2 and not events:
         return
     if versions and len(versions) > 1:
-        text = "; ".join(f"{version}: {names(row['host'] for row in found)}" for version, found in sorted(versions.items()))
+        text = "; ".join(
+            f"{version}: {names(row['host'] for row in found)}" for version, found in sorted(versions.items())
+        )
     else:
         text = events[0]["message"]
     fewest = min(versions.values(), key=len) if versions else []
@@ -63,7 +73,10 @@ def _versions(facts: Facts, seen: View) -> Iterator[Finding]:
         ranks=seen.ranks.of(fewest),
         evidence=[
             *line_evidence(events, "{message}", most=2),
-            *(Evidence(f"version {version}", source=f"{found[0]['path']}:{found[0]['first_line']}") for version, found in sorted(versions.items())),
+            *(
+                Evidence(f"version {version}", source=f"{found[0]['path']}:{found[0]['first_line']}")
+                for version, found in sorted(versions.items())
+            ),
         ],
     )
 
@@ -99,7 +112,9 @@ def _differing(facts: Facts, seen: View) -> Iterator[Finding]:
         having = {row["host"] for rows in found.values() for row in rows}
         lacking = sorted(hosts - having)
         if len(found) > 1:
-            text = f"{name}: " + "; ".join(f"{value} on {names(row['host'] for row in rows)}" for value, rows in sorted(found.items()))
+            text = f"{name}: " + "; ".join(
+                f"{value} on {names(row['host'] for row in rows)}" for value, rows in sorted(found.items())
+            )
             fewest = min(found.values(), key=len)
             severity = "warning"
             blamed = sorted({row["host"] for row in fewest})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from diagnose.analysis.comm_audit.hang import Stop, reports, stop
+from diagnose.analysis.comm_audit.hang import reports, stop
 from diagnose.analysis.comm_audit.inits import StuckInit, stuck_init
 from diagnose.analysis.comm_audit.view import View, line_evidence, names, view
 from diagnose.model import Evidence, NotChecked
@@ -12,6 +12,7 @@ from diagnose.model import Evidence, NotChecked
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from diagnose.analysis.comm_audit.reports import Stop
     from diagnose.findings.facts import Facts
     from diagnose.model import Finding
 
@@ -25,7 +26,9 @@ _RULES = {
     "silent": "COM-HANG-SILENT",
     "stuck": "COM-HANG-STUCK",
 }
-_LIBRARY_CAUSES = frozenset({"cuda_error", "cuda_oom", "nvls_bind_failed", "duplicate_gpu", "shm_full", "ib_retry_exceeded"})
+_LIBRARY_CAUSES = frozenset(
+    {"cuda_error", "cuda_oom", "nvls_bind_failed", "duplicate_gpu", "shm_full", "ib_retry_exceeded"}
+)
 _CERTAIN = 0.6
 
 
@@ -40,8 +43,9 @@ def check(facts: Facts) -> Iterable[Finding | NotChecked]:
             yield NotChecked(
                 "Which rank does the hung collective wait for?",
                 "no flight recorder dump was given",
-                "TORCH_FR_BUFFER_SIZE=2000 (TORCH_NCCL_TRACE_BUFFER_SIZE before torch 2.8), TORCH_NCCL_DUMP_ON_TIMEOUT=1, "
-                "TORCH_FR_DUMP_TEMP_FILE=/logs/nccl_trace_rank_; give the dumps of all ranks",
+                "TORCH_FR_BUFFER_SIZE=2000 (TORCH_NCCL_TRACE_BUFFER_SIZE before torch 2.8), "
+                "TORCH_NCCL_DUMP_ON_TIMEOUT=1, TORCH_FR_DUMP_TEMP_FILE=/logs/nccl_trace_rank_; "
+                "give the dumps of all ranks",
             )
     stuck = stuck_init(seen.records, facts.tables)
     if stuck is not None:
@@ -57,7 +61,9 @@ def _finding(facts: Facts, verdict: Stop) -> Finding:
     hosts = set(verdict.hosts) | _hosts(facts, verdict.culprits)
     where = ""
     if verdict.op is not None or verdict.seq is not None:
-        where = f" Hung: {verdict.op or 'collective'} number {verdict.seq}" + (f" of group {verdict.group}." if verdict.group else ".")
+        end = "The others end at" if verdict.kind == "died" else "Hung:"
+        group = f" of group {verdict.group}" if verdict.group else ""
+        where = f" {end} {verdict.op or 'collective'} number {verdict.seq}{group}."
     victims = f"Ranks {names(verdict.victims, most=8)} only wait for it or report its end." if verdict.victims else ""
     named = names(verdict.culprits, most=8) if verdict.culprits else "of unknown number"
     if hosts and verdict.culprits:

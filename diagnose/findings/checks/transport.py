@@ -1,11 +1,10 @@
-"""Transports: is RDMA on, end to end, with GPUDirect; do GPUs of one host reach each other directly; do rails match."""
+"""Transports between nodes: is RDMA on, end to end, on every host, and with GPUDirect."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from diagnose.analysis.comm_audit.rails import rails
-from diagnose.analysis.comm_audit.transports import gdr_status, inside_hosts, is_socket, networks
+from diagnose.analysis.comm_audit.transports import gdr_status, inside_hosts, is_socket, networks, path_type
 from diagnose.analysis.comm_audit.view import View, line_evidence, names, reasons, view
 from diagnose.model import Evidence, NotChecked
 
@@ -20,7 +19,6 @@ COLLECT = (
     "(and NCCL_DEBUG_TIMESTAMP_LEVELS=WARN,INFO from 2.26 on)"
 )
 _QUESTION = "Which transport does each connection take, and is GPUDirect RDMA used?"
-_RESTRICTIONS = ("NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL")
 _DATACENTER_GPUS = 8
 
 
@@ -31,8 +29,6 @@ def check(facts: Facts) -> Iterable[Finding | NotChecked]:
         return
     yield from _sockets(facts, seen)
     yield from _gdr(facts, seen)
-    yield from _inside(facts, seen)
-    yield from _rails(facts, seen)
     yield from _unanswered(seen)
 
 
@@ -131,7 +127,12 @@ def _plugin_unused(facts: Facts, seen: View, hosts: list[str | None]) -> Iterato
         devices=interfaces,
         confidence=0.7,
         evidence=[
-            *(Evidence(f"plugin {row['plugin']}, network {row['network']}", source=f"{row['path']}:{row['first_line']}") for row in rows[:2]),
+            *(
+                Evidence(
+                    f"plugin {row['plugin']}, network {row['network']}", source=f"{row['path']}:{row['first_line']}"
+                )
+                for row in rows[:2]
+            ),
             *found,
         ],
     )
@@ -142,7 +143,9 @@ def _gdr(facts: Facts, seen: View) -> Iterator[Finding]:
     if seen.scale.multi_node is False:
         return
     distances = _distances(facts)
-    notes = [row for row in seen.records.events.iter_rows(named=True) if row["code"] in {"gdr_off_reason", "gdr_no_module"}]
+    notes = [
+        row for row in seen.records.events.iter_rows(named=True) if row["code"] in {"gdr_off_reason", "gdr_no_module"}
+    ]
     evidence = [*line_evidence(notes, "{message}", most=2), *distances[:2]]
     reason = _sentence(evidence)
     if status.state == "none":
@@ -153,7 +156,12 @@ def _gdr(facts: Facts, seen: View) -> Iterator[Finding]:
                 "lines": status.off_lines,
                 "network": names(networks_),
                 "hosts": names(row["host"] for row in status.off),
-                "reason": reason or ("hfi1 devices are Omni-Path, which moves GPU memory by its own library or not at all." if omni else ""),
+                "reason": reason
+                or (
+                    "hfi1 devices are Omni-Path, which moves GPU memory by its own library or not at all."
+                    if omni
+                    else ""
+                ),
             },
             hosts=_named(row["host"] for row in status.off),
             ranks=seen.ranks.of(status.off),
@@ -163,9 +171,16 @@ def _gdr(facts: Facts, seen: View) -> Iterator[Finding]:
         )
     elif status.state == "some":
         odd = sorted(status.off, key=lambda row: -row["lines"])
-        places = [f"{row['host'] or 'a host'} NIC {row['nic']} {row['direction'] or ''} ({row['lines']} lines)" for row in odd]
+        places = [
+            f"{row['host'] or 'a host'} NIC {row['nic']} {row['direction'] or ''} ({row['lines']} lines)" for row in odd
+        ]
         yield facts.rules["COM-GDR-SOME"].finding(
-            fields={"off": status.off_lines, "total": status.off_lines + status.on_lines, "where": names(places), "reason": reason},
+            fields={
+                "off": status.off_lines,
+                "total": status.off_lines + status.on_lines,
+                "where": names(places),
+                "reason": reason,
+            },
             hosts=_named(row["host"] for row in odd),
             ranks=seen.ranks.of(odd),
             devices=_nic_names(seen, odd),
@@ -184,8 +199,9 @@ def _gdr(facts: Facts, seen: View) -> Iterator[Finding]:
 def _distances(facts: Facts) -> list[Evidence]:
     """GPUs for which every NIC is too far: "distance 8 > 5" with the path types of that release."""
     rows = facts.tables.query(
-        "SELECT t.path, t.line, t.host, split_part(t.name, ' HCA ', 1) AS gpu, t.name, t.value, p.version FROM comm_topology t"
-        " LEFT JOIN comm_process p ON p.path = t.path AND p.pid IS NOT DISTINCT FROM t.pid AND p.host IS NOT DISTINCT FROM t.host"
+        "SELECT t.path, t.line, t.host, split_part(t.name, ' HCA ', 1) AS gpu, t.name, t.value, p.version"
+        " FROM comm_topology t LEFT JOIN comm_process p"
+        " ON p.path = t.path AND p.pid IS NOT DISTINCT FROM t.pid AND p.host IS NOT DISTINCT FROM t.host"
         " WHERE t.kind = 'gdr' ORDER BY t.path, t.line"
     )
     states: dict[tuple[object, object], list[dict[str, Any]]] = {}
@@ -195,65 +211,10 @@ def _distances(facts: Facts) -> list[Evidence]:
     for group in states.values():
         if all(row["value"].startswith("Disabled") for row in group):
             _, have, limit = group[0]["value"].split(" ")
-            text = f"{group[0]['name']}: distance {have} above the limit {limit}, GPUDirect RDMA disabled"
+            far, near = (path_type(group[0]["version"], int(number)) for number in (have, limit))
+            text = f"{group[0]['name']}: distance {far} above the limit {near}, GPUDirect RDMA disabled"
             found.append(Evidence(text, source=f"{group[0]['path']}:{group[0]['line']}"))
     return found
-
-
-def _inside(facts: Facts, seen: View) -> Iterator[Finding]:
-    hosts = inside_hosts(seen.records)
-    shm = [row for row in hosts if row.shm and not row.p2p]
-    p2p = [row for row in hosts if row.p2p and not row.shm]
-    if seen.scale.multi_node is False:
-        net = [row for row in seen.records.links.iter_rows(named=True) if row["family"] == "NET"]
-        if net:
-            yield facts.rules["COM-NET-INSIDE"].finding(
-                fields={"lines": sum(row["lines"] for row in net), "hosts": names(row["host"] for row in net), "network": net[0]["network"]},
-                hosts=_named(row["host"] for row in net),
-                evidence=line_evidence(net, "{lines} lines via {kind}/{nic}"),
-            )
-    if not shm:
-        return
-    lines = sum(row.shm for row in shm)
-    named = _named(row.host for row in shm)
-    evidence = line_evidence([row.example for row in shm if row.example], "{lines} lines via {kind}")
-    setting = next(
-        (
-            row
-            for row in seen.records.env.iter_rows(named=True)
-            if row["name"] in _RESTRICTIONS and row["origin"] == "environment" and row["value"] not in {"0", "SYS"}
-            or (row["name"] == "NCCL_P2P_LEVEL" and row["value"] in {"0", "LOC"})
-        ),
-        None,
-    )
-    text = names(row.host for row in shm)
-    if setting is not None:
-        said = f"{setting['name']}={setting['value']}"
-        source = Evidence(said, source=f"{setting['path']}:{setting['line']}")
-        yield facts.rules["COM-P2P-ENV"].finding(
-            fields={"setting": said, "name": setting["name"], "lines": lines, "hosts": text}, hosts=named, evidence=[source, *evidence]
-        )
-    elif p2p:
-        yield facts.rules["COM-P2P-SOME"].finding(
-            fields={"hosts": text, "others": names(row.host for row in p2p)}, hosts=named, evidence=evidence
-        )
-    else:
-        yield facts.rules["COM-SHM"].finding(fields={"lines": lines, "hosts": text}, hosts=named, confidence=0.8, evidence=evidence)
-
-
-def _rails(facts: Facts, seen: View) -> Iterator[Finding]:
-    found = rails(facts.tables, seen)
-    if found is None:
-        return
-    yield facts.rules["COM-RAIL"].finding(
-        "critical" if found.stuck else "warning",
-        fields={"text": found.text, "reason": found.reason},
-        hosts=_named(row["host"] for row in found.rows),
-        ranks=seen.ranks.of(found.rows),
-        devices=[f"NIC {row['nic']}" for row in found.rows if row["nic"] is not None],
-        confidence=0.8 if found.stuck else 0.6,
-        evidence=[*line_evidence(found.rows, "channel {channel}: {source} -> {target} {direction} via {kind}/{nic}"), *found.evidence],
-    )
 
 
 def _unanswered(seen: View) -> Iterator[NotChecked]:
@@ -262,7 +223,9 @@ def _unanswered(seen: View) -> Iterator[NotChecked]:
     if seen.records.links.is_empty():
         yield NotChecked(_QUESTION, "the logs hold no connection line (level too low, or the part is missing)", COLLECT)
     elif seen.scale.multi_node and gdr_status(seen.records).state == "unknown" and not _only_sockets(seen):
-        yield NotChecked("Is GPUDirect RDMA used between nodes?", "no connection line states it; not stated is not off", COLLECT)
+        yield NotChecked(
+            "Is GPUDirect RDMA used between nodes?", "no connection line states it; not stated is not off", COLLECT
+        )
 
 
 def _only_sockets(seen: View) -> bool:
@@ -288,12 +251,18 @@ def _processes(seen: View, hosts: Iterable[str | None]) -> list[dict[str, Any]]:
 def _interfaces(seen: View, hosts: Iterable[str | None]) -> list[str]:
     wanted = set(hosts)
     rows = [row for row in seen.records.nets.iter_rows(named=True) if row["host"] in wanted]
-    found = {row["name"] for row in rows if row["kind"] == "socket"} or {row["name"] for row in rows if row["kind"] == "bootstrap"}
+    found = {row["name"] for row in rows if row["kind"] == "socket"} or {
+        row["name"] for row in rows if row["kind"] == "bootstrap"
+    }
     return sorted(found)
 
 
 def _nic_names(seen: View, rows: Iterable[dict[str, Any]]) -> list[str]:
-    known = {(row["host"], row["device_index"]): row["name"] for row in seen.records.nets.iter_rows(named=True) if row["kind"] in {"ib", "ofi"}}
+    known = {
+        (row["host"], row["device_index"]): row["name"]
+        for row in seen.records.nets.iter_rows(named=True)
+        if row["kind"] in {"ib", "ofi"}
+    }
     return sorted({known.get((row["host"], row["nic"]), f"NIC {row['nic']}") for row in rows})
 
 

@@ -7,19 +7,20 @@ from typing import TYPE_CHECKING
 
 from diagnose.ingest.comm_rows import Rows
 from diagnose.ingest.nccl_log import job_messages, prefix
+from diagnose.ingest.nccl_log.context import Context
 from diagnose.ingest.nccl_log.events import Events
-from diagnose.ingest.nccl_log.grammar import Context, fact
+from diagnose.ingest.nccl_log.grammar import fact
 from diagnose.ingest.nccl_log.prefix import MARK, PROCESS, Head, Heads
 from diagnose.ingest.nccl_log.ranklog import RankLog
 from diagnose.ingest.nccl_log.signatures import recognise
-from diagnose.ingest.nccl_log.state import VIAS_KEPT, Process, write_process, write_vias
+from diagnose.ingest.nccl_log.state import VIAS_KEPT, Process, Thread, write_process, write_vias
 from diagnose.ingest.nccl_log.transport import Vias
 
 if TYPE_CHECKING:
-    from diagnose.ingest.nccl_log.lines import Line, Scanner
+    from diagnose.ingest.nccl_log.lines import Scanner
 
-_INFO = b"NCCL INFO "
-_INFO_BYTES = len(_INFO)
+_MARK_BYTES = len(b"NCCL ")
+_INFO_BYTES = len(b"NCCL INFO ")
 _ANSI = re.compile(rb"\x1b\[[\d;]*[A-Za-z]")
 _BANNER = re.compile(rb"(?:^|[\s:>\])])(NCCL|RCCL) version ?:? (\d+\.\d+[\w.+\-]*)\s*(?:compiled.*)?$")
 _CONTINUED = re.compile(rb"^\s*(?:\d+|,)?,? ?vendor[ _]err")
@@ -46,29 +47,47 @@ class Consumer:
         self._scanner = scanner
         self._via_parser = Vias()
         self._vias = 0
-        self._by_head: dict[bytes, tuple[Head, Process]] = {}
+        self._by_head: dict[bytes, Thread] = {}
+        self._threads: dict[tuple[bytes | None, int | None, int | None, int | None], Thread] = {}
         self._hosts: dict[str | None, Process] = {}
         self._open: dict[str, object] | None = None
         self._elastic: dict[str, object] = {}
 
-    def line(self, line: Line) -> None:
-        """Take one physical line."""
-        text = line.text
+    def line(self, number: int, text: bytes, stamp: bytes) -> None:
+        """Take one physical line; one whose numbers are none is torn."""
+        try:
+            self._line(number, text, stamp)
+        except (ValueError, OverflowError):
+            self._tear(number, text)
+
+    def _line(self, number: int, text: bytes, stamp: bytes) -> None:
         if b"\x1b" in text:
             text = _ANSI.sub(b"", text)
-        start = text.find(_INFO)
-        if start < 0:
-            self._other(line.number, text, line.stamp)
+        start = text.find(b"NCCL ")
+        if start < 0 or text[start + _MARK_BYTES : start + _INFO_BYTES] != b"INFO ":
+            self._other(number, text, stamp)
             return
         message = text[start + _INFO_BYTES :]
         if b"NCCL " in message and MARK.search(message) is not None:
-            self._split(line.number, text, line.stamp)
+            self._split(number, text, stamp)
             return
         before = text[:start]
-        if b"NCCL WARN " in before:
-            self._split(line.number, text, line.stamp)
-            return
-        self._info(line.number, before, message, line.stamp, glued=False)
+        thread = self._by_head.get(before) or self._thread(before, number)
+        if message.startswith(_VIA_WORDS) and b" via " in message:
+            self.records += 1
+            thread.process.lines += 1
+            self._via(thread, message, number)
+        else:
+            self._info(number, thread, before, message, stamp)
+
+    def _via(self, thread: Thread, message: bytes, number: int) -> None:
+        if message not in thread.vias:
+            thread.vias[message] = number
+            self._vias += 1
+            if self._vias >= VIAS_KEPT:
+                self._flush_vias()
+        else:
+            thread.repeats[message] = thread.repeats.get(message, 0) + 1
 
     def _other(self, number: int, text: bytes, stamp: bytes) -> None:
         if MARK.search(text) is not None:
@@ -77,7 +96,7 @@ class Consumer:
         if (old := prefix.OLD_MARK.search(text)) is not None:
             head, message = text[: old.start(1)], text[old.end(1) + 1 :]
             if old[1] == b"INFO":
-                self._info(number, head, message, stamp, glued=False)
+                self._record(number, head, message, stamp, glued=False)
             else:
                 self._warn(number, head, message, stamp, glued=False)
             return
@@ -115,34 +134,26 @@ class Consumer:
             if next_glued and message:
                 self._tear(number, message)
             elif mark[1] == b"INFO" and message:
-                self._info(number, head, message.rstrip() if next_head else message, stamp, glued=glued)
+                self._record(number, head, message.rstrip() if next_head else message, stamp, glued=glued)
             elif mark[1] == b"WARN":
                 self._warn(number, head, message, stamp, glued=glued)
             head, glued = next_head, next_glued
 
-    def _info(self, number: int, before: bytes, message: bytes, stamp: bytes, *, glued: bool) -> None:
-        found_head = None if glued else self._by_head.get(before)
-        if found_head is None:
-            head = self.heads.parse(before, glued=glued)
-            process = self._process(head, number)
-            if not glued and len(self._by_head) < _HEADS_KEPT:
-                self._by_head[before] = head, process
+    def _record(self, number: int, before: bytes, message: bytes, stamp: bytes, *, glued: bool) -> None:
+        """An INFO record out of a line that holds several."""
+        thread = self._thread(before, number, glued=glued)
+        if message.startswith(_VIA_WORDS) and b" via " in message:
+            self.records += 1
+            thread.process.lines += 1
+            self._via(thread, message, number)
         else:
-            head, process = found_head
+            self._info(number, thread, before, message, stamp)
+
+    def _info(self, number: int, thread: Thread, before: bytes, message: bytes, stamp: bytes) -> None:
+        process, head = thread.process, thread.head
         process.lines += 1
         self.records += 1
-        if message.startswith(_VIA_WORDS) and b" via " in message:
-            key = (head.tid, head.device, message)
-            found = process.vias.get(key)
-            if found is None:
-                process.vias[key] = [number, 1]
-                self._vias += 1
-                if self._vias >= VIAS_KEPT:
-                    self._flush_vias()
-            else:
-                found[1] += 1
-            return
-        text = message.decode("utf-8", "replace")
+        text = message.rstrip(b"\r").decode("utf-8", "replace")
         if fact(Context(self.rows, self.path, process, head, number), text):
             if process.last_comm is not None and process.last_comm.nranks is not None:
                 self.nranks = max(self.nranks, process.last_comm.nranks)
@@ -189,7 +200,9 @@ class Consumer:
         if told.code == "process_exit" and fields.get("status") in (0, None) and "detail" not in fields:
             return
         self.records += 1
-        self.events.add(told.code, told.role, told.level, line=number, text=text.strip(), stamp=stamp or raw, fields=fields)
+        self.events.add(
+            told.code, told.role, told.level, line=number, text=text.strip(), stamp=stamp or raw, fields=fields
+        )
 
     def _elastic_line(self, text: str) -> None:
         if "Root Cause" in text:
@@ -203,6 +216,16 @@ class Consumer:
         process = self._process(Head(None, None, None, None, None, b""), number)
         process.library, process.version = match[1].decode().lower(), match[2].decode("utf-8", "replace")
         self.records += 1
+
+    def _thread(self, before: bytes, number: int, *, glued: bool = False) -> Thread:
+        head = self.heads.parse(before, glued=glued)
+        key = (head.host, head.pid, head.tid, head.device)
+        thread = self._threads.get(key)
+        if thread is None:
+            thread = self._threads[key] = Thread(head, self._process(head, number))
+        if not glued and len(self._by_head) < _HEADS_KEPT:
+            self._by_head[before] = thread
+        return thread
 
     def _process(self, head: Head, number: int) -> Process:
         key = (head.host, head.pid)
@@ -220,9 +243,9 @@ class Consumer:
             self.torn_example = (number, text.decode("utf-8", "replace")[:200])
 
     def _flush_vias(self) -> None:
-        for process in self.processes.values():
-            if process.vias:
-                torn, example = write_vias(self.rows, self.path, process, self._via_parser, self.nranks)
+        for thread in self._threads.values():
+            if thread.vias:
+                torn, example = write_vias(self.rows, self.path, thread, self._via_parser, self.nranks)
                 self.torn += torn
                 self.torn_example = self.torn_example or example
         self._vias = 0

@@ -41,7 +41,13 @@ class Events:
         fields: Mapping[str, object],
     ) -> dict[str, object]:
         """Count an event; its first occurrence gives line, time and text. Returns the kept row."""
-        key = (code, fields.get("host"), fields.get("pid"), fields.get("rank"), *(fields.get(name) for name in _SUBJECT))
+        key = (
+            code,
+            fields.get("host"),
+            fields.get("pid"),
+            fields.get("rank"),
+            *(fields.get(name) for name in _SUBJECT),
+        )
         row = self._kept.get(key)
         if row is None and len(self._kept) >= MAX_EVENTS:
             row = self._last.get(code)

@@ -6,31 +6,27 @@ Sources: NCCL src/init.cc, src/graph/*, src/transport/net*, tags v2.4 to v2.30.7
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from diagnose.ingest.nccl_log.networks import GPU_DIRECT_HCA, network_message
-from diagnose.units import GB, S
+from diagnose.ingest.nccl_log import layout
+from diagnose.ingest.nccl_log.context import MAX_TEXT
+from diagnose.ingest.nccl_log.networks import network_message
+from diagnose.units import S
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from diagnose.ingest.comm_rows import Rows
-    from diagnose.ingest.nccl_log.prefix import Head
-    from diagnose.ingest.nccl_log.state import Process
+    from diagnose.ingest.nccl_log.context import Context
+    from diagnose.ingest.nccl_log.state import Communicator
 
-MAX_TEXT = 400
-
-DTYPES = ("int8", "uint8", "int32", "uint32", "int64", "uint64", "float16", "float32", "float64", "bfloat16", "fp8e4m3", "fp8e5m2")
-DTYPE_BYTES = (1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1)
-REDUCTIONS = ("sum", "prod", "max", "min", "avg")
-MAX_ELEMENTS = 1 << 40
 COLLECTIVES = (
     "AllReduce", "AllGather", "ReduceScatter", "Broadcast", "Reduce", "Send", "Recv", "AllToAll", "AlltoAll",
     "Gather", "Scatter", "AllGatherV", "ReduceScatterV", "AllToAllv", "AllToAllV",
 )  # fmt: skip
 
 _COMM = re.compile(
-    r"(?:\[Rank \d+\] )?(?:(?P<api>nccl\w+?)(?:_impl)? )?comm (?P<comm>0x[0-9a-f]+) rank (?P<rank>\d+) n[rR]anks (?P<nranks>\d+)"
+    r"(?:\[Rank \d+\] )?(?:(?P<api>nccl\w+?)(?:_impl)? )?comm (?P<comm>0x[0-9a-f]+)"
+    r" rank (?P<rank>\d+) n[rR]anks (?P<nranks>\d+)"
     r"(?P<rest>.*?)(?: ?- (?P<state>Init START|Init COMPLETE|Destroy COMPLETE|Abort COMPLETE)|$)"
 )
 _COMM_FIELD = re.compile(r"(cudaDev|nvmlDev|busId|commId|parent|nNodes|localRanks|MNNVL) (\w+)")
@@ -38,55 +34,15 @@ _CHANNELS = re.compile(r"(\d+) (coll|collnet|nvls|p2p) channels(?=,|$| )")
 _RCCL_CHANNELS = re.compile(r"(coll|collnet|nvls|p2p) channels:(\d+)")
 _ENV = re.compile(r"(?P<name>[A-Z][A-Z0-9_]{3,60}) set (?P<by>by environment )?to (?P<value>.*)")
 _CONFIG = re.compile(r"Comm config (?P<name>\w+) set to (?P<value>\S+)")
-_RING = re.compile(r"Channel (\d+)(?:/\d+)? :((?: +\d+)+)(?: ?\.\.\.)?\s*")
 _BOOTSTRAP = re.compile(r"Bootstrap timings total ([\d.]+) \(.*?recv ([\d.]+)")
 _INIT = re.compile(r"Init timings.*?rank (\d+) nranks (\d+) total ([\d.]+) \((.*)\)")
 _TIMING = re.compile(r"(\w+) ([\d.]+)")
-_PATTERN = re.compile(r"Pattern (\d+), crossNic (\d+), nChannels (\d+), (?:bw|speed) ([\d.]+)/([\d.]+), type (\w+/\w+)")
-_LINK = re.compile(r"(?P<indent> *)\+ (?P<link>[A-Z0-9]+)\[(?P<rate>[\d.]+)\] - (?P<node>[A-Z]+/[\w.\-]+)(?P<rest>.*)")
-_DISTANCE = re.compile(r"GPU Direct RDMA (Enabled|Disabled) for (?:GPU )?(\w+)(?:\[\d+\])? / HCA (\w+) \(distance (\d+) [<>=]+ (\d+)\)")
-_COLL = re.compile(
-    r"(?P<name>\w+): opCount (?P<op>[0-9a-f]+) sendbuff \S+ recvbuff \S+ (?:acc \S+ )?count (?P<count>\d+) datatype (?P<dtype>\d+)"
-    r" op (?P<reduction>\d+) root (?P<root>-?\d+) comm (?P<comm>0x[0-9a-f]+)(?: \[nranks=(?P<nranks>\d+)\])?"
-)
-_TUNER = re.compile(r"(?P<name>\w+)(?: \[[^\]]+\])?: (?P<bytes>\d+) Bytes -> Algo (?P<algo>\w+) proto (?P<proto>\w+)(?P<rest>.*)")
 _RC = re.compile(r"[\w./\-]+\.(?:cc|cu|h|c|cpp):\d+ (?:\(\w+\) )?-> (\d{1,2})(?: .*)?")
-
-
-class Context(NamedTuple):
-    """Where facts go: the rows, the log, the record's process, prefix and line."""
-
-    rows: Rows
-    path: str
-    process: Process
-    head: Head
-    line: int
-
-    def row(self, table: str, **values: object) -> None:
-        """Add a row with the columns that all tables of logs share."""
-        base = {"path": self.path, "line": self.line, "host": self.process.host, "pid": self.process.pid}
-        self.rows.add(table, {**base, **values})
-
-    def topology(self, kind: str, name: str, value: str, rate: float | None = None, size: int | None = None) -> None:
-        """Add a fact on the layout once for a process."""
-        if (key := (kind, name, value)) in self.process.topology:
-            return
-        self.process.topology.add(key)
-        comm = self.process.current(self.head.tid, self.head.device)
-        self.row(
-            "comm_topology",
-            comm=None if comm is None else comm.comm,
-            kind=kind,
-            name=name,
-            value=value[:MAX_TEXT],
-            bytes_per_s=rate,
-            size_bytes=size,
-        )
 
 
 def fact(context: Context, message: str) -> bool:
     """Take the facts of an INFO message; True when its shape was recognised."""
-    word = message.split(" ", 1)[0]
+    word = message.lstrip().split(" ", 1)[0]
     handler = _BY_WORD.get(word)
     if handler is None:
         handler = _by_shape(word)
@@ -100,12 +56,12 @@ def _by_shape(word: str) -> Callable[[Context, str], bool] | None:
         return _env
     if word.startswith(("ncclComm", "[Rank")):
         return _comm
-    if word.isdigit():
+    if word.isdecimal():
         return _channels
     if word.startswith("comm:"):
         return _rccl_channels
     if word.endswith(":") and word[:-1] in COLLECTIVES:
-        return _collective
+        return layout.collective
     if ":" in word and "." in word:
         return _return_code
     return None
@@ -135,14 +91,14 @@ def _comm(context: Context, message: str) -> bool:
     return True
 
 
-def _set_comm_field(comm: object, name: str, value: str) -> None:
+def _set_comm_field(comm: Communicator, name: str, value: str) -> None:
     column = {
         "cudaDev": "cuda_device", "nvmlDev": "nvml_device", "busId": "bus_id", "commId": "comm_id", "parent": "parent",
         "nNodes": "nnodes", "localRanks": "local_ranks", "MNNVL": "mnnvl",
     }[name]  # fmt: skip
     if column in {"bus_id", "comm_id", "parent"}:
         setattr(comm, column, value)
-    elif value.isdigit():
+    elif value.isdecimal():
         setattr(comm, column, value != "0" if column == "mnnvl" else int(value))
 
 
@@ -167,7 +123,7 @@ def _env(context: Context, message: str) -> bool:
     if match is None:
         return False
     value = match["value"].strip()
-    if value[-1:] == "." and value[:-1].lstrip("-").isdigit():
+    if value[-1:] == "." and value[:-1].lstrip("-").isdecimal():
         value = value[:-1]
     setting(context, match["name"], value, "environment")
     return True
@@ -210,10 +166,10 @@ def _version(context: Context, message: str) -> bool:
 
 
 def _driver(context: Context, message: str) -> bool:
-    text = message.split(" ", 1)[1].strip()
-    if text.isdigit():
+    text = message.removeprefix("cudaDriverVersion").strip()
+    if text.isdecimal():
         context.process.driver_version = int(text)
-    return text.isdigit()
+    return text.isdecimal()
 
 
 def _timings(context: Context, message: str) -> bool:
@@ -241,101 +197,10 @@ def _bootstrap(context: Context, message: str) -> bool:
     return True
 
 
-def _ring(context: Context, message: str) -> bool:
-    match = _RING.fullmatch(message)
-    if match is None:
-        return False
-    order = match[2].split()
-    if len(order) > 1:
-        context.topology("ring", match[1], " ".join(order))
-    return True
-
-
-def _tree(context: Context, message: str) -> bool:
-    context.topology("tree", "trees", message.removeprefix("Trees ")[:MAX_TEXT])
-    return True
-
-
-def _pattern(context: Context, message: str) -> bool:
-    match = _PATTERN.match(message)
-    if match is not None:
-        context.topology("pattern", match[1], message[:MAX_TEXT], float(match[4]) * GB)
-    return True
-
-
-def _system(context: Context, message: str) -> bool:
-    if match := re.match(r"=== System : maxWidth|=== System : maxBw ([\d.]+)", message):
-        context.topology("system", "system", message.strip(), float(match[1]) * GB if match[1] else None)
-    return True
-
-
-def _link(context: Context, message: str) -> bool:
-    match = _LINK.match(message)
-    if match is not None:
-        context.topology(
-            "link", f"{match['link']} {match['node']}", message.rstrip(), float(match["rate"]) * GB, len(match["indent"])
-        )
-    return True
-
-
-def _gpu(context: Context, message: str) -> bool:
-    match = _DISTANCE.search(message)
-    if match is None:
-        return GPU_DIRECT_HCA.search(message) is not None and network_message(context, message)
-    state, gpu, nic, have, limit = match.groups()
-    context.topology("gdr", f"GPU {gpu} HCA {nic}", f"{state} {have} {limit}")
-    return True
-
-
-def _nvls(context: Context, message: str) -> bool:
-    match = re.match(r"NVLS multicast support is (not )?available", message)
-    if match is not None:
-        context.process.nvls = match[1] is None
-    return True
-
-
-def _p2p(context: Context, message: str) -> bool:
-    match = re.search(r"(?:isAllDirectP2p|intraNodeP2pSupport) (\d)", message)
-    if match is not None:
-        context.process.all_direct_p2p = match[1] == "1"
-    return match is not None
-
-
 def _connected(context: Context, message: str) -> bool:
     comm = context.process.current(context.head.tid, context.head.device)
     if comm is not None and message.startswith("Connected"):
         comm.connected = True
-    return True
-
-
-def _collective(context: Context, message: str) -> bool:
-    match = _COLL.match(message)
-    if match is None:
-        return _tuner(context, message)
-    dtype, reduction, count = int(match["dtype"]), int(match["reduction"]), int(match["count"])
-    if dtype >= len(DTYPES) or count > MAX_ELEMENTS:
-        return False
-    context.row(
-        "comm_coll",
-        comm=match["comm"],
-        op_count=int(match["op"], 16),
-        collective=match["name"],
-        elements=count,
-        dtype=DTYPES[dtype],
-        bytes=count * DTYPE_BYTES[dtype],
-        reduction=REDUCTIONS[reduction] if reduction < len(REDUCTIONS) else None,
-        root=int(match["root"]),
-        nranks=None if match["nranks"] is None else int(match["nranks"]),
-    )
-    return True
-
-
-def _tuner(context: Context, message: str) -> bool:
-    match = _TUNER.match(message)
-    if match is None:
-        return False
-    value = f"{match['algo']} {match['proto']}{match['rest'].rstrip()}"
-    context.topology("tuner", match["name"], value, size=int(match["bytes"]))
     return True
 
 
@@ -353,10 +218,10 @@ def _nothing(_: Context, __: str) -> bool:
 
 _BY_WORD: dict[str, Callable[[Context, str], bool]] = {
     "comm": _comm,
-    "Channel": _ring,
+    "Channel": layout.ring,
     "Ring": _nothing,
     "Tree": _nothing,
-    "Trees": _tree,
+    "Trees": layout.tree,
     "[RINGS]": _nothing,
     "NCCL": _version,
     "RCCL": _version,
@@ -371,13 +236,13 @@ _BY_WORD: dict[str, Callable[[Context, str], bool]] = {
     "Assigned": _nothing,
     "threadThresholds": _nothing,
     "Setting": _nothing,
-    "Pattern": _pattern,
-    "===": _system,
-    "+": _link,
-    "GPU": _gpu,
-    "NVLS": _nvls,
-    "Check": _p2p,
-    "isAllDirectP2p": _p2p,
+    "Pattern": layout.pattern,
+    "===": layout.system,
+    "+": layout.link,
+    "GPU": layout.gpu_direct,
+    "NVLS": layout.nvls,
+    "Check": layout.peer_to_peer,
+    "isAllDirectP2p": layout.peer_to_peer,
     "Connected": _connected,
     "[Proxy": _nothing,
 }

@@ -97,7 +97,8 @@ _RULES = (
         "cause",
         "torch",
         "Detected mismatch between collectives on ranks",
-        r"Rank (?P<rank>\d+) is running collective: CollectiveFingerPrint\((?:SequenceNumber=(?P<seq>\d+))?,? ?OpType=(?P<op>\w+)"
+        r"Rank (?P<rank>\d+) is running collective: CollectiveFingerPrint\("
+        r"(?:SequenceNumber=(?P<seq>\d+))?,? ?OpType=(?P<op>\w+)"
         r".*?but Rank (?P<peer>\d+)",
     ),
     _rule(
@@ -114,7 +115,13 @@ _RULES = (
         "Connection closed by peer",
         r"Connection closed by peer \[(?P<peer>[^\]]+)\]",
     ),
-    _rule("gloo_peer_closed", "echo", "gloo", "Connection reset by peer", r"(?:\[(?P<peer>[\d.a-f:]+)\])?:?\d* ?.*Connection reset"),
+    _rule(
+        "gloo_peer_closed",
+        "echo",
+        "gloo",
+        "Connection reset by peer",
+        r"(?:\[(?P<peer>[\d.a-f:]+)\])?:?\d* ?.*Connection reset",
+    ),
     _rule("gloo_timeout", "echo", "gloo", "Application timeout caused pair closure"),
     _rule(
         "oom_killed",
@@ -130,11 +137,13 @@ _RULES = (
         "(exitcode: ",
         r"failed \(exitcode: (?P<status>-?\d+)\) local_rank: (?P<local_rank>\d+)",
     ),
+    _rule("process_exit", "cause", "launcher", "exitcode  :", r"exitcode  : (?P<status>-?\d+)(?: \(pid: \d+\))?"),
     _rule(
-        "process_exit", "cause", "launcher", "exitcode  :", r"exitcode  : (?P<status>-?\d+)(?: \(pid: \d+\))?"
-    ),
-    _rule(
-        "process_exit", "cause", "launcher", ": Killed", r"srun: error: (?P<host>[\w.\-]+): task (?P<rank>\d+): (?P<detail>Killed)"
+        "process_exit",
+        "cause",
+        "launcher",
+        ": Killed",
+        r"srun: error: (?P<host>[\w.\-]+): task (?P<rank>\d+): (?P<detail>Killed)",
     ),
     _rule(
         "process_exit",
@@ -162,12 +171,25 @@ _RULES = (
     _rule("ras_mismatch", "cause", "ras", ") MISMATCH", r"#\d+-\d+ \((?P<subject>[0-9a-f]+)\) MISMATCH"),
     _rule("ras_incomplete", "cause", "ras", ") INCOMPLETE", r"#\d+-\d+ \((?P<subject>[0-9a-f]+)\) INCOMPLETE"),
     _rule("ras_counts", "fact", "ras", "different", r"ranks have different (?P<op>\w+) operation counts"),
-    _rule("ras_progress", "fact", "ras", "launched up to operation", r"(?P<elements>\d+) ranks? ha(?:ve|s) launched up to operation (?P<seq>\d+)"),
-    _rule("ras_rank", "fact", "ras", "managed by process", r"Rank (?P<comm_rank>\d+) -- GPU \S+ managed by process \d+ on node (?P<peer>\S+)"),
+    _rule(
+        "ras_progress",
+        "fact",
+        "ras",
+        "launched up to operation",
+        r"(?P<elements>\d+) ranks? ha(?:ve|s) launched up to operation (?P<seq>\d+)",
+    ),
+    _rule(
+        "ras_rank",
+        "fact",
+        "ras",
+        "managed by process",
+        r"Rank (?P<comm_rank>\d+) -- GPU \S+ managed by process \d+ on node (?P<peer>\S+)",
+    ),
 )
 
 _EXCEPTION = re.compile(
-    r"^(?:\[\w*rank\d+\]: ?|\(\w[^)]*pid=\d+[^)]*\) |\w[\w.\-]*: )*(?P<type>[A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit))"
+    r"^(?:\[\w*rank\d+\]: ?|\(\w[^)]*pid=\d+[^)]*\) |\w[\w.\-]*: )*"
+    r"(?P<type>[A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit))"
     r"(?:: (?P<text>.*))?$"
 )
 _RANK = re.compile(r"\[(?:rank|Rank )(\d{1,7})\]")
@@ -211,7 +233,9 @@ def exception(line: str) -> tuple[str, str] | None:
 
 def is_network_error(kind: str, text: str) -> bool:
     """Whether an exception reports what another process did: such a rank is a victim, not the cause."""
-    return kind in {"DistBackendError", "DistNetworkError", "DistStoreError"} or any(word in text for word in _NETWORK_TEXT)
+    return kind in {"DistBackendError", "DistNetworkError", "DistStoreError"} or any(
+        word in text for word in _NETWORK_TEXT
+    )
 
 
 def _exception(line: str) -> Told | None:

@@ -7,7 +7,7 @@ Source: https://github.com/kubernetes/design-proposals-archive/blob/main/node/ku
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -20,20 +20,21 @@ MAX_LINE_BYTES = 16_384
 TAIL_BYTES = 32_768
 
 _CRI = re.compile(rb"(\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d)) (stdout|stderr) ([FP]) ?(.*)", re.DOTALL)
+_WRAPPED = re.compile(rb"^(?:\{|20\d\d-\d\d-\d\dT)", re.MULTILINE)
 _JSON_TEXT_KEYS = ("log", "message", "msg", "textPayload", "@message", "text", "line")
 _JSON_TIME_KEYS = ("time", "timestamp", "@timestamp", "ts")
 
 
-class Line(NamedTuple):
-    """One line after unwrapping; ``stamp`` is the collector's own time, empty when it has none."""
+class Take(Protocol):
+    """What is done with a line: its number, its text, and the collector's own time (empty without one)."""
 
-    number: int
-    text: bytes
-    stamp: bytes = b""
+    def __call__(self, number: int, text: bytes, stamp: bytes, /) -> None:
+        """Take a line."""
+        ...
 
 
 class Scanner:
-    """Finds lines with cues. ``follow`` asks for the next lines whatever they hold."""
+    """Finds lines with cues and hands them on. ``follow`` asks for the next lines whatever they hold."""
 
     def __init__(self, first_cue: bytes, other_cues: Iterable[bytes]) -> None:
         self._first = first_cue
@@ -42,11 +43,10 @@ class Scanner:
         self.follow = 0
         self.lines = 0
         self.bytes = 0
-        self.cut_at_end = False
         self.tail = b""
 
-    def scan(self, blocks: Iterable[bytes]) -> Iterator[Line]:
-        """Lines that hold a cue, or were asked for, unwrapped."""
+    def scan(self, blocks: Iterable[bytes], take: Take) -> Iterator[None]:
+        """Hand lines that hold a cue, or were asked for, to ``take``, unwrapped; pauses after each block."""
         carry = b""
         for block in blocks:
             self.bytes += len(block)
@@ -57,21 +57,24 @@ class Scanner:
             data = carry + block[:end]
             carry = block[end:]
             self.tail = (self.tail + data)[-TAIL_BYTES:] if len(data) < TAIL_BYTES else data[-TAIL_BYTES:]
-            yield from self._block(data)
+            self._block(data, take)
+            yield
         if carry:
-            self.cut_at_end = True
             self.tail = (self.tail + carry)[-TAIL_BYTES:]
-            yield from self._block(carry + b"\n")
+            self._block(carry + b"\n", take)
+            yield
 
-    def _block(self, data: bytes) -> Iterator[Line]:
-        cues = [cue for cue in self._others if cue in data]
+    def _block(self, data: bytes, take: Take) -> None:
         first = self._first if self._first in data else None
+        lines = data[:-1].split(b"\n") if first is not None else []
+        rest = data if first is None else b"\n".join([raw for raw in lines if first not in raw])
+        cues = [cue for cue in self._others if cue in rest]
         if first is None and not cues and not self.follow and not self._partial:
             self.lines += data.count(b"\n")
             return
-        number = self.lines
-        for raw in data[:-1].split(b"\n"):
-            number += 1
+        lines = lines or data[:-1].split(b"\n")
+        plain = _WRAPPED.search(data) is None
+        for number, raw in enumerate(lines, self.lines + 1):
             if first is not None and first in raw:
                 pass
             elif self.follow:
@@ -82,28 +85,24 @@ class Scanner:
                         break
                 else:
                     continue
-            self.lines = number
             if len(raw) > MAX_LINE_BYTES:
-                raw = raw[:MAX_LINE_BYTES]  # noqa: PLW2901 - the cut line is the line
-            if (raw[:1] == b"{" and raw.rstrip()[-1:] == b"}") or (raw[:2] == b"20" and raw[10:11] == b"T"):
-                yield from self._unwrap(number, raw)
+                raw = raw[:MAX_LINE_BYTES]
+            if plain or not _is_wrapped(raw):
+                take(number, raw, b"")
             else:
-                yield Line(number, raw.rstrip(b"\r"))
-        self.lines = number
+                self._unwrap(number, raw, take)
+        self.lines += len(lines)
 
-    def _unwrap(self, number: int, raw: bytes) -> Iterator[Line]:
+    def _unwrap(self, number: int, raw: bytes, take: Take) -> None:
         if raw[:1] == b"{":
             text, stamp = _json_text(raw)
-            if text is None:
-                yield Line(number, raw)
-                return
-            for part in text.split(b"\n"):
+            for part in (text or raw).split(b"\n"):
                 if part:
-                    yield Line(number, part, stamp)
+                    take(number, part, stamp)
             return
         match = _CRI.fullmatch(raw)
         if match is None:
-            yield Line(number, raw.rstrip(b"\r"))
+            take(number, raw, b"")
             return
         stamp, stream, flag, text = match.groups()
         if stream in self._partial:
@@ -113,7 +112,11 @@ class Scanner:
             self._partial[stream] = (number, text[:MAX_LINE_BYTES], stamp)
             self.follow = max(self.follow, 1)
             return
-        yield Line(number, text, stamp)
+        take(number, text, stamp)
+
+
+def _is_wrapped(raw: bytes) -> bool:
+    return (raw[:1] == b"{" and raw.rstrip()[-1:] == b"}") or (raw[:2] == b"20" and raw[10:11] == b"T")
 
 
 def _json_text(raw: bytes) -> tuple[bytes | None, bytes]:

@@ -9,23 +9,31 @@ import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from diagnose.ingest.nccl_log.grammar import Context
+    from diagnose.ingest.nccl_log.context import Context
 
 BITS_PER_BYTE = 8
 MBIT = 1_000_000
 
 GPU_DIRECT_HCA = re.compile(
-    r"(?:NET/(?P<net>[\w ]+?) ?: )?GPU Direct RDMA (?P<state>Enabled|Disabled) for HCA (?P<index>\d+) '(?P<name>[\w\-+.]+)'"
+    r"(?:NET/(?P<net>[\w ]+?) ?: )?GPU Direct RDMA (?P<state>Enabled|Disabled)"
+    r" for HCA (?P<index>\d+) '(?P<name>[\w\-+.]+)'"
 )
 _IB_LIST = re.compile(r"NET/IB ?: Using (?P<list>.*?); OOB (?P<oob>[^\s:]+):(?P<address>\S+?)(?:<\d+>)?\s*")
 _IB_ENTRY = re.compile(r"\[(\d+)\]=?\{?(?:\[\d+\] )?([\w\-+.]+):(\d+)(?::\d*)*/(IB|RoCE)(/SHARP)?")
 _IB_MERGED = re.compile(r"\{([^}]*)\}")
-_IB_SPEED = re.compile(r"NET/IB ?: \[(?P<index>\d+)\] (?P<name>[\w\-]+):[^:\s]*:(?P<port>\d+)/(?P<layer>IB|RoCE) .*?speed=(?P<mbits>\d+)")
-_IB_VIRTUAL = re.compile(r"NET/IB ?: Made virtual device \[(?P<index>\d+)\] name=(?P<name>[\w\-+]+) speed=(?P<mbits>\d+)")
+_IB_SPEED = re.compile(
+    r"NET/IB ?: \[(?P<index>\d+)\] (?P<name>[\w\-]+):[^:\s]*:(?P<port>\d+)/(?P<layer>IB|RoCE) .*?speed=(?P<mbits>\d+)"
+)
+_IB_VIRTUAL = re.compile(
+    r"NET/IB ?: Made virtual device \[(?P<index>\d+)\] name=(?P<name>[\w\-+]+) speed=(?P<mbits>\d+)"
+)
 _INTERFACES = re.compile(r"\[(\d+)\]([\w.\-@]+):(\S+?)<\d+>")
 _ONE_INTERFACE = re.compile(r"(?:Bootstrap ?: Using|NET ?: Using interface) ([\w.\-@]+):(\S+?)<\d+>")
 _INTERFACE_SPEED = re.compile(r"Found network interface (?P<name>[\w.\-@]+) with speed (?P<mbits>\d+)")
-_OFI = re.compile(r"NET/OFI Selected [Pp]rovider is (?P<provider>[\w;\-]+)(?:, fabric is (?P<fabric>[\w\-]+))? ?(?:\(found (?P<count>\d+) nics\))?")
+_OFI = re.compile(
+    r"NET/OFI Selected [Pp]rovider is (?P<provider>[\w;\-]+)(?:, fabric is (?P<fabric>[\w\-]+))?"
+    r" ?(?:\(found (?P<count>\d+) nics\))?"
+)
 _OFI_GUID = re.compile(r"NET/OFI GUID of (?P<name>[\w\-]+):")
 _NETWORK = re.compile(r"Using (?:internal |external )?[nN]etwork (?P<name>[A-Za-z][\w.\-]*(?: [A-Za-z][\w.\-]*)?)\s*")
 _PLUGINS = (
@@ -59,7 +67,11 @@ def _network(context: Context, message: str) -> bool:
 
 
 def _nic(context: Context, kind: str, index: int | None, name: str, **values: object) -> None:
-    key = (kind, index, name if "bytes_per_s" not in values and "gdr_capable" not in values else f"{name}*{sorted(values)}")
+    key = (
+        kind,
+        index,
+        name if "bytes_per_s" not in values and "gdr_capable" not in values else f"{name}*{sorted(values)}",
+    )
     if key in context.process.nets:
         return
     context.process.nets.add(key)
@@ -121,7 +133,9 @@ def _gdr(context: Context, message: str) -> bool:
 
 def _ofi(context: Context, message: str) -> bool:
     if match := _OFI_GUID.match(message):
-        index = sum(1 for kind, _, name in context.process.nets if kind == "ofi" and name != match["name"] and "#" not in name)
+        index = sum(
+            1 for kind, _, name in context.process.nets if kind == "ofi" and name != match["name"] and "#" not in name
+        )
         _nic(context, "ofi", index, match["name"])
         return True
     match = _OFI.match(message)

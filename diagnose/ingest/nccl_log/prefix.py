@@ -42,7 +42,8 @@ class Heads:
 
     def __init__(self) -> None:
         self._cache: dict[bytes, Head] = {}
-        self.hosts: dict[bytes, set[int]] = {}
+        self.hosts: set[bytes] = set()
+        self._pids: dict[int, set[bytes]] = {}
 
     def parse(self, head: bytes, *, glued: bool = False) -> Head:
         """The prefix before "NCCL <level>". ``glued``: the record follows another one without a blank."""
@@ -74,15 +75,16 @@ class Heads:
 
     def _host(self, name: bytes, pid: int, *, glued: bool) -> bytes:
         """The host; a name that hangs on to other text, or lost its beginning, gives way to a known one."""
-        known = self.hosts.get(name)
-        if known is not None:
-            known.add(pid)
+        if name in self.hosts:
+            self._pids.setdefault(pid, set()).add(name)
             return name
-        for other, pids in self.hosts.items():
-            if (glued and name.endswith(other)) or (other.endswith(name) and pid in pids):
+        others = self.hosts if glued else self._pids.get(pid, ())
+        for other in others:
+            if name.endswith(other) if glued else other.endswith(name):
                 return other
         if not glued and len(self.hosts) < _HEADS_KEPT:
-            self.hosts[name] = {pid}
+            self.hosts.add(name)
+            self._pids.setdefault(pid, set()).add(name)
         return name
 
 

@@ -27,7 +27,13 @@ _STAGES = (
     ("store", "TCP client connected"),
     ("store", "server has started"),
 )
-_SHUTDOWN = (b"uv_loop cleanup finished", b"UV main loop done", b"destroy_process_group", b"Training finished", b"Finished training")
+_SHUTDOWN = (
+    b"uv_loop cleanup finished",
+    b"UV main loop done",
+    b"destroy_process_group",
+    b"Training finished",
+    b"Finished training",
+)
 _END_LINES = 12
 _TRACEBACK_LINES = 80
 
@@ -45,9 +51,8 @@ class RankLog:
 
     def line(self, text: str) -> None:
         """Take a line that holds a cue."""
-        for match in _RANK.finditer(text):
+        if (match := _RANK.search(text)) is not None:
             self.ranks.add(int(match[1] or match[2]))
-            break
         if (match := _SEQUENCE.search(text)) is not None:
             self.last_seq = int(match[1])
         for stage, needle in _STAGES[1:]:

@@ -70,8 +70,7 @@ class NcclLog:
         if options.rank is not None:
             consumer.ranks.ranks = {options.rank}
         with source.open() as stream:
-            for line in scanner.scan(stream.blocks(BLOCK_BYTES)):
-                consumer.line(line)
+            for _ in scanner.scan(stream.blocks(BLOCK_BYTES), consumer.line):
                 if consumer.rows.count >= _CHECK_ROWS:
                     consumer.rows.count = 0
                     yield from consumer.rows.full()
@@ -118,6 +117,12 @@ def _issues(source: Source, consumer: Consumer, damage: str | None) -> Iterator[
         line, text = consumer.torn_example or (0, "")
         yield Issue("torn_lines", "warning", consumer.torn, f"line {line}: {text[:160]}", source.label)
     if consumer.joined:
-        yield Issue("joined_lines", "info", consumer.joined, "several records share one line; they were told apart", source.label)
+        yield Issue(
+            "joined_lines",
+            "info",
+            consumer.joined,
+            "several records share one line; they were told apart",
+            source.label,
+        )
     if damage:
         yield Issue("source_damaged", "warning", 1, damage, source.label)

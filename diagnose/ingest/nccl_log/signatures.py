@@ -51,21 +51,29 @@ SIGNATURES: tuple[Signature, ...] = (
     _signature("ib_memlock", "cause", "ibv_create_qp failed", r"Call to (?P<subject>\w+)"),
     _signature("ib_memlock", "cause", "ibv_reg_mr", r"Call to (?P<subject>\w+) failed"),
     _signature("ib_memlock", "cause", "ibv_alloc_pd failed", r"Call to (?P<subject>\w+)"),
-    _signature(
-        "ib_gid_changed", "fact", "GID table change", r"NET/IB ?: (?P<subject>[\w\-]+)(?::\d+)? Got"
-    ),
+    _signature("ib_gid_changed", "fact", "GID table change", r"NET/IB ?: (?P<subject>[\w\-]+)(?::\d+)? Got"),
     _signature(
         "ib_async",
         "cause",
         "async",
-        r"NET/IB ?: (?P<subject>[\w\-]+)(?::\d+)? Got (?:(?:non-)?fatal )?async (?:error |fatal )?event ?: (?P<detail>.{3,60})",
+        r"NET/IB ?: (?P<subject>[\w\-]+)(?::\d+)? Got (?:(?:non-)?fatal )?async"
+        r" (?:error |fatal )?event ?: (?P<detail>.{3,60})",
     ),
-    _signature("ib_async", "cause", "Got async", r"NET/IB ?: (?P<subject>[\w\-]+)(?::\d+)? Got async.*?: (?P<detail>.{3,60})"),
-    _signature("ib_async", "cause", "non-fatal async", r"NET/IB ?: (?P<subject>[\w\-]+)(?::\d+)? Got.*?: (?P<detail>.{3,60})"),
+    _signature(
+        "ib_async", "cause", "Got async", r"NET/IB ?: (?P<subject>[\w\-]+)(?::\d+)? Got async.*?: (?P<detail>.{3,60})"
+    ),
+    _signature(
+        "ib_async", "cause", "non-fatal async", r"NET/IB ?: (?P<subject>[\w\-]+)(?::\d+)? Got.*?: (?P<detail>.{3,60})"
+    ),
     _signature("nic_open_failed", "cause", "Unable to open device", r"Unable to open device (?P<subject>[\w\-]+)"),
     _signature("link_layer_mixed", "cause", "Attempted to connect incompatible devices"),
     _signature("link_layer_mixed", "cause", "net devices with different link_layer"),
-    _signature("link_speed_changed", "cause", "speed change detected", r": (?P<subject>[\w\-]+):\d+ speed change detected: (?P<value_a>\d+) -> (?P<value_b>\d+)"),
+    _signature(
+        "link_speed_changed",
+        "cause",
+        "speed change detected",
+        r": (?P<subject>[\w\-]+):\d+ speed change detected: (?P<value_a>\d+) -> (?P<value_b>\d+)",
+    ),
     _signature("nic_failed", "cause", "marked as failed", r"Device (?P<subject>\S+) marked as failed"),
     _signature("nic_recovered", "fact", "Port recovery succeeded"),
     _signature("nic_failed", "cause", "Port recovery failed"),
@@ -87,9 +95,7 @@ SIGNATURES: tuple[Signature, ...] = (
     _signature("bootstrap_mismatch", "cause", "Bootstrap Root : mismatch"),
     _signature("bootstrap_mismatch", "cause", "has already checked in", r"rank (?P<comm_rank>\d+) of"),
     _signature("bootstrap_mismatch", "cause", "Message truncated : received"),
-    _signature(
-        "peer_closed", "echo", "Connection closed by remote peer", r"remote peer ?(?P<peer>[\w.:%\-]+)?"
-    ),
+    _signature("peer_closed", "echo", "Connection closed by remote peer", r"remote peer ?(?P<peer>[\w.:%\-]+)?"),
     _signature("foreign_connection", "fact", "wrong magic"),
     _signature("foreign_connection", "fact", "socketFinalizeAccept: wrong type"),
     _signature("socket_echo", "echo", "Socket recv failed while polling"),
@@ -100,23 +106,34 @@ SIGNATURES: tuple[Signature, ...] = (
     _signature("shm_attach", "cause", "attaching to shared memory segment", r"segment (?P<subject>\S+)"),
     _signature("shm_error", "cause", "Error while creating shared memory segment", r"error: (?P<detail>.{3,60})"),
     # CUDA and GPUs.
-    _signature("nvls_bind_failed", "cause", "Failed to bind NVLink SHARP", r"CUDA error (?P<status>\d+) '(?P<detail>[^']+)'"),
+    _signature(
+        "nvls_bind_failed", "cause", "Failed to bind NVLink SHARP", r"CUDA error (?P<status>\d+) '(?P<detail>[^']+)'"
+    ),
     _signature("mnnvl_imex", "cause", "is available but not", r"MNNVL"),
     _signature("cuda_echo", "echo", "commDestroySync"),
     _signature("cuda_echo", "echo", "commReclaim"),
     _signature("cuda_error", "cause", "Cuda failure", r"Cuda failure (?P<status>\d+)? ?'(?P<detail>[^']+)'"),
     _signature("cuda_error", "cause", "Cuda failure"),
-    _signature("duplicate_gpu", "cause", "Duplicate GPU detected", r"rank (?P<comm_rank>\d+) and rank (?P<peer>\d+) both on CUDA device (?P<subject>\w+)"),
+    _signature(
+        "duplicate_gpu",
+        "cause",
+        "Duplicate GPU detected",
+        r"rank (?P<comm_rank>\d+) and rank (?P<peer>\d+) both on CUDA device (?P<subject>\w+)",
+    ),
     _signature("duplicate_gpu", "cause", "ranks on the same GPU"),
     _signature("duplicate_gpu", "cause", "NCCL_MULTI_RANK_GPU_ENABLE=1"),
     _signature("nvlink_p2p_broken", "cause", "NVLINK connected GPUs", r"GPUs (?P<subject>\S+ and \S+?)\."),
-    _signature("p2p_pair_disabled", "fact", "P2P is disabled between connected GPUs", r"GPUs (?P<subject>\S+ and \S+?)\."),
+    _signature(
+        "p2p_pair_disabled", "fact", "P2P is disabled between connected GPUs", r"GPUs (?P<subject>\S+ and \S+?)\."
+    ),
     _signature("p2p_ipc_failed", "cause", "Could not enable P2P between", r"between dev (?P<subject>.+)"),
     _signature("p2p_ipc_failed", "cause", "peer query failed"),
     _signature("p2p_ipc_failed", "cause", "failed to peer with device"),
     _signature("p2p_ipc_failed", "cause", "cudaIpcGetMemHandle failed"),
     _signature("p2p_ipc_failed", "cause", "Legacy IPC not supported"),
-    _signature("no_transport", "cause", "No transport found for rank", r"rank (?P<comm_rank>\d+)\[\w+\] -> rank (?P<peer>\d+)"),
+    _signature(
+        "no_transport", "cause", "No transport found for rank", r"rank (?P<comm_rank>\d+)\[\w+\] -> rank (?P<peer>\d+)"
+    ),
     _signature("driver_problem", "cause", "Minimum requirement is"),
     _signature("driver_problem", "cause", "nvmlInit failed"),
     _signature("topology_too_large", "cause", "too many XML nodes"),
@@ -128,13 +145,38 @@ SIGNATURES: tuple[Signature, ...] = (
         "ismatched NCCL version",
         r"rank (?P<comm_rank>\d+) version (?P<value_a>\d+) rank (?P<peer>\d+) version (?P<value_b>\d+)",
     ),
-    _signature("version_mismatch", "cause", "NCCL version mismatch with remote peer", r"peer (?P<peer>\S+?)(?:<\d+>)? \(local: (?P<detail>[^)]+)\)"),
-    _signature("collective_mismatch", "cause", "collective mismatch error", r"peer (?P<peer>[\w.:%\-]+)<.*local size (?P<value_a>\d+) remote size (?P<value_b>\d+)"),
-    _signature("collective_mismatch", "cause", "posted incorrect receive info", r"(?:peer )?(?P<peer>[\w.:%\-]+)?(?:<\d+>)? ?posted incorrect"),
-    _signature("collective_mismatch", "cause", "essage truncated : receiving", r"receiving (?P<value_a>\d+) bytes instead of (?P<value_b>\d+)"),
+    _signature(
+        "version_mismatch",
+        "cause",
+        "NCCL version mismatch with remote peer",
+        r"peer (?P<peer>\S+?)(?:<\d+>)? \(local: (?P<detail>[^)]+)\)",
+    ),
+    _signature(
+        "collective_mismatch",
+        "cause",
+        "collective mismatch error",
+        r"peer (?P<peer>[\w.:%\-]+)<.*local size (?P<value_a>\d+) remote size (?P<value_b>\d+)",
+    ),
+    _signature(
+        "collective_mismatch",
+        "cause",
+        "posted incorrect receive info",
+        r"(?:peer )?(?P<peer>[\w.:%\-]+)?(?:<\d+>)? ?posted incorrect",
+    ),
+    _signature(
+        "collective_mismatch",
+        "cause",
+        "essage truncated : receiving",
+        r"receiving (?P<value_a>\d+) bytes instead of (?P<value_b>\d+)",
+    ),
     _signature("collective_mismatch", "cause", "Mismatched collective detected"),
     _signature("collective_mismatch", "cause", "Your program may be hanging"),
-    _signature("net_count_mixed", "cause", "Detected mixed local Net device counts", r"min (?P<value_a>\d+), max (?P<value_b>\d+)"),
+    _signature(
+        "net_count_mixed",
+        "cause",
+        "Detected mixed local Net device counts",
+        r"min (?P<value_a>\d+), max (?P<value_b>\d+)",
+    ),
     _signature("rail_devices_differ", "cause", "mismatched physical devices between local"),
     _signature("rail_devices_differ", "cause", "different number of devices"),
     # Network plugins.
@@ -142,17 +184,26 @@ SIGNATURES: tuple[Signature, ...] = (
     _signature("ofi_failed", "cause", "No eligible providers were found"),
     _signature("ofi_failed", "echo", "aws-ofi-nccl initialization failed"),
     _signature("ofi_failed", "echo", "Initializing plugin failed"),
-    _signature("ofi_request_failed", "cause", "completed with error. RC", r"Error: (?P<status>\d+) \((?P<detail>[^)]+)\)"),
+    _signature(
+        "ofi_request_failed", "cause", "completed with error. RC", r"Error: (?P<status>\d+) \((?P<detail>[^)]+)\)"
+    ),
     _signature("net_none", "cause", "Failed to initialize any NET plugin"),
     _signature("gdr_off_reason", "fact", "disabling GDR", r"(?P<detail>NET/OFI .{3,100})"),
     _signature("gdr_off_reason", "fact", "GDR not supported"),
     _signature("gdr_no_module", "fact", "(no module)", r"for HCA \d+ '(?P<subject>[^']+)'"),
     _signature("gdr_no_module", "fact", "nv_peer_mem"),
     _signature("collnet_fallback", "fact", "Cannot initialize CollNet"),
-    _signature("env_invalid", "fact", "Invalid value", r"Invalid value (?P<detail>.+?) for (?P<subject>\w+), using default"),
+    _signature(
+        "env_invalid", "fact", "Invalid value", r"Invalid value (?P<detail>.+?) for (?P<subject>\w+), using default"
+    ),
     _signature("cumem_host_fallback", "fact", "cuMem host allocations do not appear to be working"),
     _signature("connect_retry", "fact", "onnect returned", r"returned (?P<detail>[A-Z][\w ]{3,40})"),
-    _signature("connect_retry", "fact", "returned Connection", r"connect to (?P<peer>[\w.:%\-]+)(?:<\d+>)? returned (?P<detail>[\w ]{3,40}), retrying"),
+    _signature(
+        "connect_retry",
+        "fact",
+        "returned Connection",
+        r"connect to (?P<peer>[\w.:%\-]+)(?:<\d+>)? returned (?P<detail>[\w ]{3,40}), retrying",
+    ),
     # Advice of RCCL on the machine.
     _signature("numa_balancing", "advice", "NUMA auto balancing enabled"),
     _signature("iommu_pt", "advice", 'Missing "iommu=pt"'),
@@ -215,7 +266,15 @@ def recognise(message: str, *, warning: bool) -> Match | None:
     return Match("nccl_warning", "fact", {}) if warning else None
 
 
-_NEEDS_PATTERN = {"ib_completion", "connect_failed", "ib_async", "mnnvl_imex", "ras_dead", "connect_retry", "ib_memlock"}
+_NEEDS_PATTERN = {
+    "ib_completion",
+    "connect_failed",
+    "ib_async",
+    "mnnvl_imex",
+    "ras_dead",
+    "connect_retry",
+    "ib_memlock",
+}
 
 
 def _refined(match: Match, message: str) -> Match:

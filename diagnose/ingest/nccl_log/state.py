@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from diagnose.ingest.comm_rows import Rows
+    from diagnose.ingest.nccl_log.prefix import Head
     from diagnose.ingest.nccl_log.transport import Vias
 
 VIAS_KEPT = 60_000
@@ -69,7 +70,6 @@ class Process:
     by_device: dict[int | None, Communicator] = field(default_factory=dict)
     last_comm: Communicator | None = None
     bootstrap_recv_ns: int | None = None
-    vias: dict[tuple[int | None, int | None, bytes], list[int]] = field(default_factory=dict)
     env: dict[str, str] = field(default_factory=dict)
     nets: set[tuple[str, int | None, str]] = field(default_factory=set)
     told: set[str] = field(default_factory=set)
@@ -115,32 +115,35 @@ def write_process(rows: Rows, path: str, process: Process) -> None:
         rows.add("communicator", {"path": path, "host": process.host, "pid": process.pid, **values})
 
 
-def write_vias(rows: Rows, path: str, process: Process, vias: Vias, nranks: int) -> tuple[int, tuple[int, str] | None]:
+@dataclass(slots=True)
+class Thread:
+    """One prefix of records: a thread of a process, with its connection lines by text: first line, and repetitions."""
+
+    head: Head
+    process: Process
+    vias: dict[bytes, int] = field(default_factory=dict)
+    repeats: dict[bytes, int] = field(default_factory=dict)
+
+
+def write_vias(rows: Rows, path: str, thread: Thread, vias: Vias, nranks: int) -> tuple[int, tuple[int, str] | None]:
     """Rows of the connections kept so far; returns how many lines were torn, with the first of them.
 
     ``nranks`` is the greatest size of a communicator in the log, 0 when unknown: no rank can reach it.
     """
-    torn, example = 0, None
-    for (thread, device, message), (line, count) in process.vias.items():
+    torn, example, process = 0, None, thread.process
+    comm = process.current(thread.head.tid, thread.head.device)
+    name = None if comm is None else comm.comm
+    for message, line in thread.vias.items():
+        count = 1 + thread.repeats.get(message, 0)
         via = vias.parse(message)
-        comm = process.current(thread, device)
-        if via is None or (nranks > 0 and max(via.source, via.target or 0) >= nranks):
+        if via is None or (nranks > 0 and max(via[2], via[3] or 0) >= nranks):
             torn += count
             example = example or (line, message.decode("utf-8", "replace"))
             continue
+        columns = via[:-1]
         rows.add_tuple(
-            "channel",
-            (
-                path,
-                line,
-                process.host,
-                process.pid,
-                process.rank,
-                via.comm or (None if comm is None else comm.comm),
-                *via[:13],
-                count,
-            ),
+            "channel", (path, line, process.host, process.pid, process.rank, via[-1] or name, *columns, count)
         )
-    process.vias.clear()
+    thread.vias.clear()
+    thread.repeats.clear()
     return torn, example
-

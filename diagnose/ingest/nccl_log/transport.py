@@ -28,24 +28,14 @@ _NET = re.compile(
 _INDIRECT = re.compile(r"indirect/\d+(?:\[[0-9a-f]+\])?")
 
 
-class Via(NamedTuple):
-    """One connection as one end prints it. ``kind`` is the transport without its device."""
+Via = tuple[
+    int, int | None, int, int | None, str | None, str | None, str | None,
+    str, str, str | None, int | None, int | None, bool | None, str | None,
+]  # fmt: skip
+"""A connection as one end prints it: the table's columns channel to gdr, then the communicator if the line names it.
 
-    channel: int
-    connection: int | None
-    source: int
-    target: int | None
-    source_device: str | None
-    target_device: str | None
-    direction: str | None
-    kind: str
-    family: str
-    network: str | None
-    nic: int | None
-    proxy: int | None
-    gdr: bool | None
-    comm: str | None
-    nranks: int | None
+A plain tuple: a log of a large job holds millions.
+"""
 
 
 class Kind(NamedTuple):
@@ -105,7 +95,7 @@ class Vias:
             sound = direction is not None and (second is None) == (kind.family == "COLLNET")
         if not sound:
             return None
-        return Via(
+        return (
             int(channel),
             None if connection is None else int(connection),
             first,
@@ -115,5 +105,4 @@ class Vias:
             None if direction is None else direction.decode(),
             *kind,
             comm,
-            nranks,
         )

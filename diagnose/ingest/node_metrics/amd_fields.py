@@ -20,7 +20,11 @@ _PATTERNS: tuple[tuple[re.Pattern[str], str, float], ...] = tuple(
         (r"^temperature \(sensor junction\) \(c\)$", "gpu.temp", 1.0),
         (r"^temperature[./](?:hotspot|junction)(?:_temperature)?$|^hotspot_temperature$", "gpu.temp", 1.0),
         (r"^temperature \(sensor edge\) \(c\)$|^temperature[./]edge$|^edge_temperature$", "gpu.temp_edge", 1.0),
-        (r"^temperature \(sensor (?:memory|hbm 0)\) \(c\)$|^temperature[./](?:mem|memory|vram)$|^mem_temperature$", "gpu.mem_temp", 1.0),
+        (
+            r"^temperature \(sensor (?:memory|hbm 0)\) \(c\)$|^temperature[./](?:mem|memory|vram)$|^mem_temperature$",
+            "gpu.mem_temp",
+            1.0,
+        ),
         (r"^sclk clock speed:?$", "gpu.sm_clock", 1e6),
         (r"^sclk clock level:?$", "gpu.sm_clock", 1e6),
         (r"^clock[./]gfx_0[./]clk$|^clock[./]gfx[./]clk$|^gfx_0_clk$|^gfx_clk$", "gpu.sm_clock", 1e6),
@@ -55,7 +59,11 @@ _PATTERNS: tuple[tuple[re.Pattern[str], str, float], ...] = tuple(
         (r"^(?:throttle[./])?hbm_thermal_accumulated$", "gpu.throttle.hbm_thermal_ticks_total", 1.0),
         (r"^(?:throttle[./])?prochot_violation_(?:activity|percent)$", "gpu.throttle.prochot_ratio", 0.01),
         (r"^(?:throttle[./])?ppt_violation_(?:activity|percent)$", "gpu.throttle.power_ratio", 0.01),
-        (r"^(?:throttle[./])?socket_thermal_violation_(?:activity|percent)$", "gpu.throttle.socket_thermal_ratio", 0.01),
+        (
+            r"^(?:throttle[./])?socket_thermal_violation_(?:activity|percent)$",
+            "gpu.throttle.socket_thermal_ratio",
+            0.01,
+        ),
         (r"^(?:throttle[./])?vr_thermal_violation_(?:activity|percent)$", "gpu.throttle.vr_thermal_ratio", 0.01),
         (r"^(?:throttle[./])?hbm_thermal_violation_(?:activity|percent)$", "gpu.throttle.hbm_thermal_ratio", 0.01),
     )

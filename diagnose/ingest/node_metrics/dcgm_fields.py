@@ -1,4 +1,4 @@
-"""DCGM fields: exporter names, old and renamed (4.6), and the short names dcgmi prints. Kinds are ours, not the file's."""
+"""DCGM fields: exporter names, old and renamed (4.6), and the short names that dcgmi prints."""
 
 from __future__ import annotations
 

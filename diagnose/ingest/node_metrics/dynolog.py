@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from diagnose.ingest.base import Batch, Source
     from diagnose.ingest.node_metrics.samples import Samples
 
-_LINE = re.compile(r"^(?:[IWE](\d{8}|\d{4}) (\d{2}:\d{2}:\d{2}\.\d+)\s+\d+\s+\S+\]\s+)?time = (\S+) data = (\{.*\})\s*$")
+_LINE = re.compile(
+    r"^(?:[IWE](\d{8}|\d{4}) (\d{2}:\d{2}:\d{2}\.\d+)\s+\d+\s+\S+\]\s+)?time = (\S+) data = (\{.*\})\s*$"
+)
 
 GPU: dict[str, tuple[str, float]] = {
     "gpu_power_draw": ("gpu.power", 1.0),
@@ -90,10 +92,7 @@ def _time(match: re.Match[str], sink: Samples) -> int | None:
 
 def _add(key: str, text: str, device: str | None, t_ns: int | None, sink: Samples) -> None:
     name, _, part = key.partition(".")
-    if is_null(text):
-        value = None
-    else:
-        value = to_number(text)
+    value = None if is_null(text) else to_number(text)
     if name in GPU:
         index = part or device
         metric, scale = GPU[name]
@@ -108,7 +107,7 @@ def _add(key: str, text: str, device: str | None, t_ns: int | None, sink: Sample
 
 
 def _add_window(metric: str, value: float, device: str, t_ns: int | None, sink: Samples) -> None:
-    """rdmamon gives words per interval: data become windows of bytes, other counters are left out of differencing."""
+    """Rdmamon gives words per interval: data become windows of bytes, other counters are left out of differencing."""
     windows = {"nic.rx_bytes_total": "nic.rx_bytes_window", "nic.tx_bytes_total": "nic.tx_bytes_window"}
     name, _, port = device.partition("/")
     if metric in windows:

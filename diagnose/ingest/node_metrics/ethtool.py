@@ -32,7 +32,10 @@ class Ethtool(TextFormat):
 
     name = "ethtool"
     priority = 338
-    markers = (pattern(r"^Settings for \S+:|^\s*NIC statistics|^\s*[#$]?\s*ethtool (?:-S )?\w+"), pattern(r"^\s+\S[^:\n]*:"))
+    markers = (
+        pattern(r"^Settings for \S+:|^\s*NIC statistics|^\s*[#$]?\s*ethtool (?:-S )?\w+"),
+        pattern(r"^\s+\S[^:\n]*:"),
+    )
 
     def parse_text(self, text: str, sink: Samples) -> None:
         """Blocks to samples; the interface comes from the settings head or the command line above."""
@@ -61,5 +64,7 @@ class Ethtool(TextFormat):
 
 def _device_of_path(sink: Samples) -> str:
     """An interface named by the file (``ethtool-S-ens1f0np0.txt``), else ``unknown``."""
-    match = re.search(r"(?:^|[-_.])((?:eth|en|ib|bond|rdma|roce)[a-z0-9]*\d[a-z0-9]*)(?=[-_.]|$)", sink.source.name.name)
+    match = re.search(
+        r"(?:^|[-_.])((?:eth|en|ib|bond|rdma|roce)[a-z0-9]*\d[a-z0-9]*)(?=[-_.]|$)", sink.source.name.name
+    )
     return match.group(1) if match else "unknown"

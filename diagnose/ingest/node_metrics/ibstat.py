@@ -21,7 +21,9 @@ _LINK_NODE = re.compile(r"^(CA|Switch):\s*(?:0x[0-9a-fA-F]+\s+)?(.+?):\s*$")
 _LINK = re.compile(
     r"^\s*(?:0x[0-9a-fA-F]+\s+)?(\d+)\s+(\d+)\[\s*\]\s*==\(\s*(\d+)X\s+([\d.]+)\s*Gbps\s+(\w+)\s*/\s*(\w+)\s*\)==>"
 )
-_LINK_DOWN = re.compile(r"^\s*(?:0x[0-9a-fA-F]+\s+)?(\d+)\s+(\d+)\[\s*\]\s*==\(\s*(?:Down|Initialize|Armed)\s*/\s*(\w+)\s*\)==>")
+_LINK_DOWN = re.compile(
+    r"^\s*(?:0x[0-9a-fA-F]+\s+)?(\d+)\s+(\d+)\[\s*\]\s*==\(\s*(?:Down|Initialize|Armed)\s*/\s*(\w+)\s*\)==>"
+)
 
 
 class Port:
@@ -52,7 +54,10 @@ class IbStat(TextFormat):
 
     name = "ibstat"
     priority = 336
-    markers = (pattern(r"^\s*CA '[^']+'|^\s*Infiniband device '[^']+' port \d+ status"), pattern(r"^\s*(?:Physical state|phys state):"))
+    markers = (
+        pattern(r"^\s*CA '[^']+'|^\s*Infiniband device '[^']+' port \d+ status"),
+        pattern(r"^\s*(?:Physical state|phys state):"),
+    )
 
     def parse_text(self, text: str, sink: Samples) -> None:
         """Blocks to samples."""

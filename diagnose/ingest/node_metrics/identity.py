@@ -9,8 +9,20 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import PurePosixPath
 
-HOST_LABELS = ("Hostname", "hostname", "nodename", "node_name", "node", "kubernetes_node", "kubernetes_io_hostname", "host")
+HOST_LABELS = (
+    "Hostname",
+    "hostname",
+    "nodename",
+    "node_name",
+    "node",
+    "kubernetes_node",
+    "kubernetes_io_hostname",
+    "host",
+)
 """Labels that state a host, in order of trust; ``instance`` is the scrape address and comes last."""
+
+NOBODY = frozenset({"n/a", "not_set", "unknown", "localhost", "127.0.0.1", "::1", "(none)"})
+"""Names that no host can be told by."""
 
 _ADDRESS = re.compile(r"^\d+\.\d+\.\d+\.\d+$")
 _PCI = re.compile(r"^(?:([0-9a-fA-F]{1,8}):)?([0-9a-fA-F]{2}):([0-9a-fA-F]{2})(?:\.([0-7]))?$")
@@ -29,12 +41,12 @@ LAST_PLAUSIBLE_EPOCH_S = 4_102_444_800  # 2100-01-01
 def host_name(text: str) -> str | None:
     """A host as joins use it: no port, no domain, lower case; addresses stay whole. Empty text is None."""
     name = text.strip().strip('"')
-    if not name or name.lower() in ("n/a", "not_set", "unknown", "localhost", "(none)"):
-        return None
     if name.startswith("["):
         return name[1:].split("]", 1)[0].lower()
     if name.count(":") == 1:
         name = name.split(":", 1)[0]
+    if not name or name.lower() in NOBODY:
+        return None
     if _ADDRESS.match(name) or ":" in name:
         return name.lower()
     return name.split(".", 1)[0].lower() or None
@@ -50,7 +62,7 @@ def host_of_labels(labels: Mapping[str, str]) -> str | None:
 
 
 def host_of_path(path: PurePosixPath) -> str | None:
-    """A host that the file's name or one of its folders spells out (node3, ip-10-0-0-1), never a guess from other words."""
+    """A host that the file's name or a folder spells out (node3, ip-10-0-0-1), never a guess from other words."""
     for part in reversed(path.parts[:-1][-4:]):
         if _HOST_COMPONENT.match(part):
             return host_name(part)
@@ -94,7 +106,9 @@ def gpu_uuid(text: str) -> str | None:
     value = text.strip().strip('"')
     if value.upper().startswith(("GPU-", "MIG-")):
         return value[:4].upper() + value[4:].lower()
-    return f"GPU-{value.lower()}" if re.fullmatch(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", value) else None
+    return (
+        f"GPU-{value.lower()}" if re.fullmatch(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", value) else None
+    )
 
 
 def gpu_entity(*, uuid: str | None = None, pci: str | None = None, index: str | None = None) -> str:

@@ -1,4 +1,4 @@
-"""The kernel log: Xid, SXid, PCIe errors and limits, links going down, mlx5, the OOM killer; dmesg, dmesg -T, syslog, journal."""
+"""The kernel log (dmesg, syslog, journal): Xid, SXid, PCIe errors and limits, links going down, mlx5, OOM killer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from diagnose.ingest.base import Batch, Source
     from diagnose.ingest.node_metrics.samples import Samples
 
-_BRACKET_TIME = re.compile(r"^(?:<\d+>)?(?:kern\s*:\w+\s*:\s*)?\[([A-Z][a-z]{2} [A-Z][a-z]{2}\s+\d+ \d{2}:\d{2}:\d{2} \d{4})\]\s*(.*)$")
+_BRACKET_TIME = re.compile(
+    r"^(?:<\d+>)?(?:kern\s*:\w+\s*:\s*)?\[([A-Z][a-z]{2} [A-Z][a-z]{2}\s+\d+ \d{2}:\d{2}:\d{2} \d{4})\]\s*(.*)$"
+)
 _BOOT_TIME = re.compile(r"^(?:<\d+>)?\[\s*(\d+\.\d+)\]\s*(.*)$")
 _ISO_TIME = re.compile(r"^(\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}:\d{2}(?:[.,]\d+)?(?:Z|[+-]\d{2}:?\d{2})?)\s+(.*)$")
 _SYSLOG_TIME = re.compile(r"^([A-Z][a-z]{2}\s+\d{1,2} \d{2}:\d{2}:\d{2})(?:\.\d+)?\s+(\S+)\s+(.*)$")
@@ -31,16 +33,20 @@ _LIMITED = re.compile(
 )
 _LINK = re.compile(
     r"(?:mlx5_core \S+ )?(?:netdev\s+)?\b((?:eth|en|ib|bond|rdma|roce|mlx|efa)[\w.-]*)(?:@\S+)?: "
-    r"(?:(NIC Link is Down|link down|Link down|[Ll]ost carrier)|(NIC Link is Up|link up|Link up|Gained carrier|link becomes ready))"
+    r"(?:(NIC Link is Down|link down|Link down|[Ll]ost carrier)|"
+    r"(NIC Link is Up|link up|Link up|Gained carrier|link becomes ready))"
 )
 _CARRIER = re.compile(r"\b((?:eth|en|ib|bond|mlx)[\w.-]*): (Lost carrier|Gained carrier)")
 _MLX5_HOT = re.compile(r"mlx5_core (\S+?):.*(?:temperature|thermal).*", re.IGNORECASE)
 _MLX5_ERROR = re.compile(
-    r"mlx5_core (\S+?):.*(?:health compromised|device's health|fatal error|assert_|Error cqe|timeout\. Will cause|recover|"
+    r"mlx5_core (\S+?):.*(?:health compromised|device's health|fatal error|assert_|Error cqe|timeout\. Will cause|"
+    r"recover|"
     r"syndrome|PCIe slot power|module .* unplugged|cable error|Port module event\[error\])",
     re.IGNORECASE,
 )
-_OOM = re.compile(r"(?:Out of memory|Memory cgroup out of memory): Kill(?:ed)? process (\d+) \(([^)]*)\)|invoked oom-killer")
+_OOM = re.compile(
+    r"(?:Out of memory|Memory cgroup out of memory): Kill(?:ed)? process (\d+) \(([^)]*)\)|invoked oom-killer"
+)
 _HOT = re.compile(r"(?:CPU\d+|Package \d+)?:?.*(?:temperature above threshold|clock throttled)", re.IGNORECASE)
 
 

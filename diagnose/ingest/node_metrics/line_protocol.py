@@ -121,7 +121,9 @@ def add_line(line: str, sink: Samples) -> None:
         sink.broken += 1
         return
     measurement, *pairs = _SPLIT.split(head)
-    tags = {_plain(key): _plain(value) for key, value in (_EQUALS.split(pair, maxsplit=1) for pair in pairs if "=" in pair)}
+    tags = {
+        _plain(key): _plain(value) for key, value in (_EQUALS.split(pair, maxsplit=1) for pair in pairs if "=" in pair)
+    }
     host = identity.host_name(tags["host"]) if tags.get("host") else None
     name = _plain(measurement)
     entity = _entity(name, tags, sink, host)

@@ -24,7 +24,7 @@ class NcclTests(TextFormat):
     """
 
     name = "nccl-tests"
-    priority = 356
+    priority = 440  # read beside the bandwidth test reader: among the logs all readers that know a text read it
     markers = (pattern(r"out-of-place\s+in-place|busbw"), pattern(r"^#\s+size\s+count\s+type"))
 
     def parse_text(self, text: str, sink: Samples) -> None:

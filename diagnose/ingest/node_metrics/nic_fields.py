@@ -164,14 +164,30 @@ def rate_bits(text: str) -> float | None:
 
 def state_number(text: str) -> float | None:
     """The number in ``4: ACTIVE``; words alone by the InfiniBand state table."""
-    words = {"nop": 0, "down": 1, "init": 2, "initialize": 2, "initializing": 2, "armed": 3, "active": 4, "active_defer": 5}
+    words = {
+        "nop": 0,
+        "down": 1,
+        "init": 2,
+        "initialize": 2,
+        "initializing": 2,
+        "armed": 3,
+        "active": 4,
+        "active_defer": 5,
+    }
     head = text.strip().split(":", 1)[0].strip().lower()
     return float(head) if head.isdigit() else (float(words[head]) if head in words else None)
 
 
 def phys_number(text: str) -> float | None:
     """The number in ``5: LinkUp``; words alone by the InfiniBand physical state table."""
-    words = {"sleep": 1, "polling": 2, "disabled": 3, "portconfigurationtraining": 4, "linkup": 5, "linkerrorrecovery": 6}
+    words = {
+        "sleep": 1,
+        "polling": 2,
+        "disabled": 3,
+        "portconfigurationtraining": 4,
+        "linkup": 5,
+        "linkerrorrecovery": 6,
+    }
     head = text.strip().split(":", 1)[0].strip().lower().replace(" ", "")
     return float(head) if head.isdigit() else (float(words[head]) if head in words else None)
 

@@ -40,7 +40,11 @@ class NvidiaCsv(MetricFormat):
 
     name = "nvidia-smi-csv"
     priority = 320
-    markers = (pattern(r"^\W*[a-z_.]+[^\n]*(?:utilization\.gpu|pci\.bus_id|clocks\.|power\.draw|memory\.used|temperature\.gpu)"),)
+    markers = (
+        pattern(
+            r"^\W*[a-z_.]+[^\n]*(?:utilization\.gpu|pci\.bus_id|clocks\.|power\.draw|memory\.used|temperature\.gpu)"
+        ),
+    )
 
     def sniff(self, head: bytes, name: PurePosixPath) -> bool:
         """A header line of query fields separated by commas."""

@@ -135,7 +135,7 @@ SECTION_FIELDS: dict[str, Field] = {
     "event reasons counters/hw power braking": Field("gpu.throttle.hw_brake_seconds_total", MICROSECOND),
     "mig mode/current": Field("gpu.mig_enabled", flag=True),
 }
-"""The last two indents of ``nvidia-smi -q``, lower case; the section of a repeated key (Current, Pending) tells it apart."""
+"""The last two indents of ``nvidia-smi -q``, lower case; the section tells repeated keys (Current, Pending) apart."""
 
 REASON_BITS: dict[str, int] = {
     "idle": 0x1,

@@ -48,7 +48,9 @@ class NvidiaXml(TextFormat):
     def parse_text(self, text: str, sink: Samples) -> None:
         """Each gpu element to samples. A document type with entities is never expanded: it is cut off first."""
         end = text.find("</nvidia_smi_log>")
-        body = _DOCTYPE.sub("", text[text.index("<nvidia_smi_log>") : end + len("</nvidia_smi_log>") if end > 0 else None])
+        body = _DOCTYPE.sub(
+            "", text[text.index("<nvidia_smi_log>") : end + len("</nvidia_smi_log>") if end > 0 else None]
+        )
         try:
             root = ET.fromstring(body)  # noqa: S314 - no document type is left, so no entity can expand
         except ET.ParseError as error:
@@ -75,7 +77,9 @@ def add_gpu(gpu: ET.Element, index: int, t_ns: int | None, sink: Samples) -> Non
         if parent in _POWER_TAGS:
             key = f"power/{tag}"
         elif parent in _COUNTER_TAGS:
-            key = "counters/" + re.sub(r"^clocks_(?:event|throttle)_reasons_counters_", "", tag).replace("_slowdown_us", "_slowdown")
+            key = "counters/" + re.sub(r"^clocks_(?:event|throttle)_reasons_counters_", "", tag).replace(
+                "_slowdown_us", "_slowdown"
+            )
         field = SECTION_FIELDS.get(XML_PATHS.get(key, ""))
         if field is not None:
             merge(values, field.metric, to_flag(text) if field.flag else to_number(text, field.scale))

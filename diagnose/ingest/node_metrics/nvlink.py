@@ -15,7 +15,10 @@ _GPU = re.compile(r"^\s*GPU (\d+):\s*(.*?)\s*(?:\(UUID:\s*(GPU-[0-9a-fA-F-]+)\))
 _SPEED = re.compile(r"^\s*Link (\d+):\s*([\d.]+)\s*GB/s\s*$")
 _INACTIVE = re.compile(r"^\s*Link (\d+):\s*<?inactive>?\s*$", re.IGNORECASE)
 _ALL_INACTIVE = re.compile(r"all links are in-?active", re.IGNORECASE)
-_ERRORS = re.compile(r"^\s*Link (\d+):\s*(Replay|Recovery|CRC FLIT|CRC Data|CRC)(?: Errors| Error)?(?: Counter)?:\s*(\d+)\s*$", re.IGNORECASE)
+_ERRORS = re.compile(
+    r"^\s*Link (\d+):\s*(Replay|Recovery|CRC FLIT|CRC Data|CRC)(?: Errors| Error)?(?: Counter)?:\s*(\d+)\s*$",
+    re.IGNORECASE,
+)
 _NAMES = {
     "replay": "gpu.nvlink.replay_errors_total",
     "recovery": "gpu.nvlink.recovery_errors_total",
@@ -64,7 +67,9 @@ def parse_nvlink(text: str, sink: Samples, *, t_ns: int | None = None) -> None:
             active.setdefault(entity, 0)
             inactive.setdefault(entity, 0)
         elif match := _ERRORS.match(line):
-            sink.add(_NAMES[match.group(2).lower()], f"{entity}/link:{match.group(1)}", float(match.group(3)), t_ns=t_ns)
+            sink.add(
+                _NAMES[match.group(2).lower()], f"{entity}/link:{match.group(1)}", float(match.group(3)), t_ns=t_ns
+            )
     for gpu, count in active.items():
         sink.add("gpu.nvlink_links_active", gpu, float(count), t_ns=t_ns)
         if gpu in inactive:

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from diagnose.ingest.node_metrics import identity
-from diagnose.ingest.node_metrics.nic_fields import Counter, PORT_COUNTERS
+from diagnose.ingest.node_metrics.nic_fields import PORT_COUNTERS, Counter
 from diagnose.ingest.node_metrics.reader import TextFormat, pattern
 
 if TYPE_CHECKING:

@@ -74,10 +74,8 @@ class PlainTable(MetricFormat):
             )
         sink.host_from_path()
         frame = normalise(table.rename({name: name.strip().lower() for name in table.columns}), sink)
-        nulls = frame.get_column("value").null_count()
         for part in frame.iter_slices(FILL_ROWS):
-            yield sink.bulk(part, nulls=nulls, null_example="value column")
-            nulls = 0
+            yield sink.bulk(part)
 
 
 def normalise(table: pl.DataFrame, sink: Samples) -> pl.DataFrame:
@@ -87,18 +85,29 @@ def normalise(table: pl.DataFrame, sink: Samples) -> pl.DataFrame:
         table = _melt(table, found)
         found |= {"metric": "metric", "value": "value"}
     scales = {name: title_metric(name, "") for name in table.get_column("metric").unique().drop_nulls().to_list()}
-    meaning = {name: (name, 1.0) if name in METRICS or not _known(name) else known[:2] for name, known in scales.items()}
+    meaning = {
+        name: (name, 1.0) if name in METRICS or not _known(name) else known[:2] for name, known in scales.items()
+    }
     spec = {name: describe(metric) for name, (metric, _) in meaning.items()}
     raw = pl.col(str(found["metric"]))
     value = pl.col(str(found["value"])).cast(pl.Float64, strict=False)
     frame = table.select(
-        raw.replace_strict({name: metric for name, (metric, _) in meaning.items()}, return_dtype=pl.String, default=None).alias("metric"),
-        raw.replace_strict({name: one.unit for name, one in spec.items()}, return_dtype=pl.String, default=None).alias("unit"),
-        raw.replace_strict({name: one.kind for name, one in spec.items()}, return_dtype=pl.String, default=None).alias("kind"),
+        raw.replace_strict(
+            {name: metric for name, (metric, _) in meaning.items()}, return_dtype=pl.String, default=None
+        ).alias("metric"),
+        raw.replace_strict({name: one.unit for name, one in spec.items()}, return_dtype=pl.String, default=None).alias(
+            "unit"
+        ),
+        raw.replace_strict({name: one.kind for name, one in spec.items()}, return_dtype=pl.String, default=None).alias(
+            "kind"
+        ),
         _hosts(table, found["host"]).alias("host"),
         _entities(table, found["device"], raw, meaning).alias("entity"),
         _times(table, found["time"], sink).alias("t_ns"),
-        (value * raw.replace_strict({n: scale for n, (_, scale) in meaning.items()}, return_dtype=pl.Float64, default=1.0)).alias("value"),
+        (
+            value
+            * raw.replace_strict({n: scale for n, (_, scale) in meaning.items()}, return_dtype=pl.Float64, default=1.0)
+        ).alias("value"),
     ).filter(pl.col("metric").is_not_null())
     return frame.with_columns(
         pl.col("value").fill_nan(None),
@@ -119,7 +128,9 @@ def _hosts(table: pl.DataFrame, column: str | None) -> pl.Expr:
     return pl.col(column).replace_strict(names, return_dtype=pl.String, default=None)
 
 
-def _entities(table: pl.DataFrame, column: str | None, metric: pl.Expr, meaning: dict[str, tuple[str, float]]) -> pl.Expr:
+def _entities(
+    table: pl.DataFrame, column: str | None, metric: pl.Expr, meaning: dict[str, tuple[str, float]]
+) -> pl.Expr:
     """A device as it is when it carries a kind (``gpu:0`` is index 0), else under the kind its metric asks for."""
     if column is None:
         return pl.lit("node")
@@ -129,7 +140,11 @@ def _entities(table: pl.DataFrame, column: str | None, metric: pl.Expr, meaning:
     device = pl.col(column).cast(pl.String)
     full = device.replace_strict({name: _device(name) for name in devices}, return_dtype=pl.String, default=None)
     bare = pl.when(kind == "gpu").then(pl.lit("gpu:index:") + device).otherwise(kind + pl.lit(":") + device)
-    return pl.when(device.is_null() | (device == "") | (device == "node")).then(pl.lit("node")).otherwise(full.fill_null(bare))
+    return (
+        pl.when(device.is_null() | (device == "") | (device == "node"))
+        .then(pl.lit("node"))
+        .otherwise(full.fill_null(bare))
+    )
 
 
 def _device(name: str) -> str | None:
@@ -148,7 +163,11 @@ def _times(table: pl.DataFrame, column: str | None, sink: Samples) -> pl.Expr:
     if isinstance(kind, pl.Datetime):
         return pl.col(column).dt.epoch("ns")
     number = pl.col(column).cast(pl.Float64, strict=False)
-    if kind.is_integer() or kind.is_float() or table.get_column(column).head(50).cast(pl.Float64, strict=False).null_count() == 0:
+    if (
+        kind.is_integer()
+        or kind.is_float()
+        or table.get_column(column).head(50).cast(pl.Float64, strict=False).null_count() == 0
+    ):
         whole = pl.col(column).cast(pl.Int64, strict=False)
         return (
             pl.when(number.abs() < 1e11)

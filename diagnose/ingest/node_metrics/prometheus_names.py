@@ -1,4 +1,4 @@
-"""Exporter names to canonical metrics: node_exporter, InfiniBand, cAdvisor, AMD, xpu_timer. Units are the exporter's."""
+"""Exporter names to canonical metrics: node_exporter, InfiniBand, cAdvisor, AMD, xpu_timer."""
 
 from __future__ import annotations
 

@@ -20,7 +20,17 @@ _LABEL = re.compile(r'([A-Za-z_][A-Za-z0-9_]*|"(?:[^"\\]|\\.)*")\s*=\s*"((?:[^"\
 _QUOTED_NAME = re.compile(r'^\s*"((?:[^"\\]|\\.)*)"\s*(?:,|$)')
 _ESCAPE = re.compile(r"\\(.)")
 _HOUSEKEEPING = frozenset(
-    {"__name__", "instance", "job", "prometheus", "cluster", "endpoint", "service", "container_id", *identity.HOST_LABELS}
+    {
+        "__name__",
+        "instance",
+        "job",
+        "prometheus",
+        "cluster",
+        "endpoint",
+        "service",
+        "container_id",
+        *identity.HOST_LABELS,
+    }
 )
 _OPERATIONS = "node_mountstats_nfs_operations_"
 _ETHTOOL = "node_ethtool_"
@@ -93,9 +103,16 @@ def _family(name: str, labels: Mapping[str, str]) -> Name | None:
         metric = MOUNT_OPERATIONS.get((name.removeprefix(_OPERATIONS), labels.get("operation", "")))
         return Name(metric, 1.0, "mount") if metric else None
     if name.startswith(_ETHTOOL):
-        plain = name.removeprefix(_ETHTOOL).removesuffix("_total").replace("received_", "rx_").replace("transmitted_", "tx_")
+        plain = (
+            name.removeprefix(_ETHTOOL)
+            .removesuffix("_total")
+            .replace("received_", "rx_")
+            .replace("transmitted_", "tx_")
+        )
         counter = ethtool_counter(plain)
-        return Name(counter.metric, counter.scale, f"net/{counter.part}" if counter.part else "net") if counter else None
+        return (
+            Name(counter.metric, counter.scale, f"net/{counter.part}" if counter.part else "net") if counter else None
+        )
     for prefix in _IB_OTHER:
         if name.startswith(prefix):
             counter = port_counter(name.removeprefix(prefix).removesuffix("_total"))
@@ -123,7 +140,9 @@ def _entity(kind: str, labels: Mapping[str, str]) -> str:
     if base == "mount":
         return f"mount:{labels.get('export') or labels.get('mountpoint') or '?'}"
     if base == "container":
-        return "job:" + "/".join(labels[key] for key in ("namespace", "pod", "container", "name", "id") if labels.get(key))
+        return "job:" + "/".join(
+            labels[key] for key in ("namespace", "pod", "container", "name", "id") if labels.get(key)
+        )
     if base == "rank":
         return f"rank:{labels.get('rank', '?')}/{labels.get('operation', '?')}/level:{labels.get('level', '?')}"
     return f"job:{labels.get('job', '?')}" if base == "job" else "node"
@@ -137,7 +156,9 @@ def _gpu(
     index = labels.get("gpu") or labels.get("index") or labels.get("gpu_id") or labels.get("minor_number")
     entity = identity.gpu_entity(uuid=uuid, pci=pci, index=index)
     number = int(index) if index and index.isdigit() else None
-    sink.device(entity, index=number, uuid=uuid, pci=pci, name=labels.get("modelName") or labels.get("card_model"), host=host)
+    sink.device(
+        entity, index=number, uuid=uuid, pci=pci, name=labels.get("modelName") or labels.get("card_model"), host=host
+    )
     if instance := labels.get("GPU_I_ID"):
         entity = f"{entity}/gi:{instance}"
     if link := labels.get("nvlink") or labels.get("link"):
@@ -156,11 +177,8 @@ def _foreign(name: str, labels: Mapping[str, str], host: str | None, sink: Sampl
         sink.unused.add(name)
         return None
     rest = ",".join(f"{key}={value}" for key, value in sorted(labels.items()) if key not in _HOUSEKEEPING)
-    if rest:
-        entity = f"series:{rest}"
-    else:
-        entity = f"job:{labels['job']}" if labels.get("job") else "node"
-    return _series(name, host, entity, 1.0)
+    owner = f"job:{labels['job']}" if labels.get("job") else "node"
+    return _series(name, host, f"series:{rest}" if rest else owner, 1.0)
 
 
 def _learn_uname(labels: Mapping[str, str], sink: Samples) -> None:

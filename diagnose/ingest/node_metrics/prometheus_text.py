@@ -26,12 +26,16 @@ FIRST_MILLISECOND_STAMP = 100_000_000_000
 """A stamp from here on counts milliseconds: as seconds it would lie in the year 5138."""
 
 _TYPE = re.compile(rb"^# TYPE (\S+) (\w+)", re.MULTILINE)
-_SAMPLE = re.compile(rb'^(?:[A-Za-z_:][\w:]*(?:\{[^\n]*\})?|\{(?:__name__\s*=\s*)?"[^\n]*\})[ \t]+[+-]?(?:[\d.]+(?:[eE][+-]?\d+)?|NaN|Inf)(?:[ \t]+[+-]?[\d.]+)?[ \t]*\r?$', re.MULTILINE)
+_SAMPLE = re.compile(
+    rb'^(?:[A-Za-z_:][\w:]*(?:\{[^\n]*\})?|\{(?:__name__\s*=\s*)?"[^\n]*\})[ \t]+'
+    rb"[+-]?(?:[\d.]+(?:[eE][+-]?\d+)?|NaN|Inf)(?:[ \t]+[+-]?[\d.]+)?[ \t]*\r?$",
+    re.MULTILINE,
+)
 _PLAIN_TEXT_LINES = 0.6
 
 
 class PrometheusText(MetricFormat):
-    """Exposition text (no time, or milliseconds), OpenMetrics (seconds), ``promtool tsdb dump`` and ``dump-openmetrics``.
+    """Exposition text (no time, or milliseconds), OpenMetrics (seconds), ``promtool tsdb dump``, ``dump-openmetrics``.
 
     Grain: (series, t_ns). Without times a file named by its scrape time takes it from there.
     Source: prometheus.io exposition formats; OpenMetrics 1.0
@@ -91,7 +95,9 @@ def parse_block(data: bytes, known: dict[str, Series | None], sink: Samples, *, 
             known[key] = resolve(name, labels, sink)
     meaning = series_frame([(key, known[key]) for key in keys])
     joined = parts.join(meaning, on="key", how="inner", maintain_order="left")
-    return finish_columns(joined.with_columns(_stamp(milliseconds=milliseconds), pl.col("value").cast(pl.Float64, strict=False)))
+    return finish_columns(
+        joined.with_columns(_stamp(milliseconds=milliseconds), pl.col("value").cast(pl.Float64, strict=False))
+    )
 
 
 def series_frame(meanings: list[tuple[str, Series | None]]) -> pl.DataFrame:
@@ -109,7 +115,9 @@ def series_frame(meanings: list[tuple[str, Series | None]]) -> pl.DataFrame:
     }
     frame = pl.DataFrame(kept, schema=schema, orient="row")
     width = {name: float(spec.bits) for name, spec in METRICS.items() if spec.bits}
-    return frame.with_columns(pl.col("metric").replace_strict(width, default=None, return_dtype=pl.Float64).alias("bits"))
+    return frame.with_columns(
+        pl.col("metric").replace_strict(width, default=None, return_dtype=pl.Float64).alias("bits")
+    )
 
 
 def finish_columns(frame: pl.DataFrame) -> pl.DataFrame:
@@ -141,7 +149,11 @@ def finish_columns(frame: pl.DataFrame) -> pl.DataFrame:
 def _stamp(*, milliseconds: bool) -> pl.Expr:
     """Nanoseconds of the stamp column; plain expositions count milliseconds, OpenMetrics seconds."""
     stamp = pl.col("stamp").cast(pl.Float64, strict=False)
-    micro = stamp * 1e3 if milliseconds else pl.when(stamp.abs() >= FIRST_MILLISECOND_STAMP).then(stamp * 1e3).otherwise(stamp * 1e6)
+    micro = (
+        stamp * 1e3
+        if milliseconds
+        else pl.when(stamp.abs() >= FIRST_MILLISECOND_STAMP).then(stamp * 1e3).otherwise(stamp * 1e6)
+    )
     return (micro.round().cast(pl.Int64) * 1000).alias("t_ns")
 
 

@@ -15,8 +15,13 @@ if TYPE_CHECKING:
     from diagnose.ingest.node_metrics.samples import Samples
 
 _LINK = re.compile(r"^\s*link\s+([\w.-]+)/(\d+)\s*(.*)$")
-_SNAPSHOT = re.compile(r"^[#=\s]*(?:snapshot|before|after|date)?\s*:?\s*(\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}:\d{2}\S*(?: UTC)?)\s*[#=]*$", re.IGNORECASE)
-_ROW = re.compile(r"^\s*((?:efa|rdmap|mlx\d?|rocep|bnxt|irdma|ionic)[\w.-]*?)(?:/(\d+))?[\s:]+([a-z][a-z0-9_]+)[\s:=]+(\d+)\s*$")
+_SNAPSHOT = re.compile(
+    r"^[#=\s]*(?:snapshot|before|after|date)?\s*:?\s*(\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}:\d{2}\S*(?: UTC)?)\s*[#=]*$",
+    re.IGNORECASE,
+)
+_ROW = re.compile(
+    r"^\s*((?:efa|rdmap|mlx\d?|rocep|bnxt|irdma|ionic)[\w.-]*?)(?:/(\d+))?[\s:]+([a-z][a-z0-9_]+)[\s:=]+(\d+)\s*$"
+)
 _PAIR = re.compile(r"([a-z][a-z0-9_]+)\s+(\d+)")
 
 
@@ -29,7 +34,11 @@ class RdmaStatistic(TextFormat):
 
     name = "rdma-statistic"
     priority = 339
-    markers = (pattern(r"^\s*link\s+[\w.-]+/\d+|^\s*(?:efa|rdmap|mlx\d?|rocep)[\w.-]*(?:/\d+)?[\s:]+[a-z][a-z0-9_]+[\s:=]+\d+\s*$"),)
+    markers = (
+        pattern(
+            r"^\s*link\s+[\w.-]+/\d+|^\s*(?:efa|rdmap|mlx\d?|rocep)[\w.-]*(?:/\d+)?[\s:]+[a-z][a-z0-9_]+[\s:=]+\d+\s*$"
+        ),
+    )
 
     def parse_text(self, text: str, sink: Samples) -> None:
         """Rows to samples; a line that is only a time starts a snapshot."""

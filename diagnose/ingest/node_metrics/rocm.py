@@ -40,7 +40,10 @@ class AmdJson(TextFormat):
         """Cards of rocm-smi, or amd-smi's list of GPUs with usage, power or clock blocks."""
         if not super().sniff(head, name):
             return False
-        return b'"card' in head or re.search(rb'"(?:usage|power|clock|temperature|throttle|mem_usage|ecc|pcie)"\s*:', head) is not None
+        return (
+            b'"card' in head
+            or re.search(rb'"(?:usage|power|clock|temperature|throttle|mem_usage|ecc|pcie)"\s*:', head) is not None
+        )
 
     def parse_text(self, text: str, sink: Samples) -> None:
         """Every card's keys to samples."""
@@ -51,7 +54,9 @@ class AmdJson(TextFormat):
         if isinstance(content, dict) and "gpu_data" in content:
             content = content["gpu_data"]
         if isinstance(content, dict):
-            cards = [(key, value) for key, value in content.items() if key.startswith("card") and isinstance(value, dict)]
+            cards = [
+                (key, value) for key, value in content.items() if key.startswith("card") and isinstance(value, dict)
+            ]
         else:
             cards = [(str(row.get("gpu", number)), row) for number, row in enumerate(content) if isinstance(row, dict)]
         for key, value in cards:
@@ -157,5 +162,3 @@ def add_table_row(entity: str, text: str, sink: Samples) -> None:
     if len(shares) >= 2:
         sink.add("gpu.mem_used_ratio", entity, to_number(shares[-2], 0.01))
         sink.add("gpu.util", entity, to_number(shares[-1], 0.01))
-
-

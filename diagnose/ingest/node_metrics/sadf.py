@@ -138,7 +138,12 @@ def _add_entry(entry: dict[str, Any], t_ns: int | None, sink: Samples) -> None:
         known = {"rxkb/s": row.get("rxkB"), "txkb/s": row.get("txkB")}
         _add_known({k: v for k, v in known.items() if v is not None}, f"nic:{row.get('iface', '?')}", t_ns, sink)
     for row in entry.get("disk", ()):
-        known = {"rkb/s": row.get("rkB"), "wkb/s": row.get("wkB"), "await": row.get("await"), "%util": row.get("util-percent", row.get("util"))}
+        known = {
+            "rkb/s": row.get("rkB"),
+            "wkb/s": row.get("wkB"),
+            "await": row.get("await"),
+            "%util": row.get("util-percent", row.get("util")),
+        }
         name = row.get("disk-device", "?")
         _add_known({k: v for k, v in known.items() if v is not None}, f"disk:{name}", t_ns, sink)
 

@@ -158,11 +158,13 @@ class Samples:
         if one and other and one != other:
             self._aliases[(one, other)] = None
 
-    def bulk(self, frame: pl.DataFrame, *, nulls: int = 0, null_example: str = "") -> Batch:
+    def bulk(self, frame: pl.DataFrame) -> Batch:
         """A batch of an already built frame (metric, unit, kind, host, entity, t_ns, value, quality)."""
         self.rows += frame.height
-        self.nulls += nulls
-        self.null_example = self.null_example or null_example
+        if unknown := frame.get_column("value").null_count():
+            self.nulls += unknown
+            first = frame.row(frame.get_column("value").is_null().arg_true()[0], named=True)
+            self.null_example = self.null_example or f"{first['metric']} of {first['entity']}"
         if self.path_t_ns is not None:
             frame = frame.with_columns(pl.col("t_ns").fill_null(self.path_t_ns))
         self.without_time += frame.get_column("t_ns").null_count()
@@ -215,7 +217,9 @@ class Samples:
         if self.without_time:
             yield Issue("DQ-02", "info", self.without_time, "no time in the file: levels and totals only", path)
         if self.clock.assumed:
-            yield Issue("DQ-03", "info", self.clock.assumed, "times without a zone read as UTC; --timezone sets it", path)
+            yield Issue(
+                "DQ-03", "info", self.clock.assumed, "times without a zone read as UTC; --timezone sets it", path
+            )
         if self.broken:
             yield Issue("metrics_bad_line", "warning", self.broken, "lines that do not follow the format", path)
         if self.unused:

@@ -140,7 +140,7 @@ class SysfsJson(TextFormat):
 
     name = "sysfs-json"
     priority = 331
-    markers = (pattern(r'^\s*\{'), pattern(r'"[^"\n]*/(?:infiniband/[^/"]+/ports/\d+|net/[^/"]+)/[^"\n]*"\s*:\s*"'))
+    markers = (pattern(r"^\s*\{"), pattern(r'"[^"\n]*/(?:infiniband/[^/"]+/ports/\d+|net/[^/"]+)/[^"\n]*"\s*:\s*"'))
 
     def parse_text(self, text: str, sink: Samples) -> None:
         """Members to entries."""

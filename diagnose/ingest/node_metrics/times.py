@@ -1,4 +1,4 @@
-"""Times as tools print them, to unix nanoseconds. A time without a zone needs --timezone, else UTC is assumed and said."""
+"""Times as tools print them, to unix nanoseconds; without a zone --timezone holds, else UTC is assumed and said."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def parse_time(text: str, zone: tzinfo = UTC) -> Stamp | None:
     body = cleaned[: tail.start()] if tail and own else cleaned
     for pattern in _FORMATS:
         try:
-            moment = datetime.strptime(_clip_fraction(body), pattern)  # noqa: DTZ007 - the zone is set below
+            moment = datetime.strptime(_clip_fraction(body), pattern)
         except ValueError:
             continue
         return Stamp(to_ns(moment.replace(tzinfo=own or zone)), own is not None)
@@ -121,4 +121,6 @@ def _zone(name: str) -> tzinfo:
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError) as error:
-        raise UsageError(f"unknown time zone {name!r}; use a name such as Europe/Berlin or an offset such as +02:00") from error
+        raise UsageError(
+            f"unknown time zone {name!r}; use a name such as Europe/Berlin or an offset such as +02:00"
+        ) from error

@@ -26,14 +26,16 @@ def _block(text: str) -> dict[str, Metric]:
 
 METRICS: dict[str, Metric] = _block("""
 gpu.util,gpu.mem_util,gpu.mem_used_ratio ratio gauge
-gpu.sm_active,gpu.tensor_active,gpu.dram_active,gpu.gr_active,gpu.sm_occupancy,gpu.fp16_active,gpu.fp32_active ratio gauge
+gpu.sm_active,gpu.tensor_active,gpu.dram_active,gpu.gr_active,gpu.sm_occupancy ratio gauge
+gpu.fp16_active,gpu.fp32_active ratio gauge
 gpu.sm_clock,gpu.sm_clock_max,gpu.mem_clock,gpu.mem_clock_max Hz gauge
 gpu.power,gpu.power_limit,gpu.power_limit_default W gauge
 gpu.energy_total J counter
 gpu.temp,gpu.mem_temp,gpu.temp_margin,gpu.temp_edge degC gauge
 gpu.temp_limit_slowdown,gpu.temp_limit_shutdown degC gauge
 gpu.throttle_mask bitmask gauge
-gpu.throttle.sw_power_seconds_total,gpu.throttle.sw_thermal_seconds_total,gpu.throttle.hw_thermal_seconds_total s counter
+gpu.throttle.sw_power_seconds_total,gpu.throttle.sw_thermal_seconds_total s counter
+gpu.throttle.hw_thermal_seconds_total s counter
 gpu.throttle.hw_brake_seconds_total,gpu.throttle.sync_boost_seconds_total,gpu.throttle.thermal_seconds_total s counter
 gpu.throttle.power_seconds_total s counter
 gpu.throttle.power_ticks_total,gpu.throttle.socket_thermal_ticks_total,gpu.throttle.prochot_ticks_total ticks counter
@@ -80,7 +82,8 @@ nic.local_integrity_total,nic.buffer_overrun_total count counter 4
 nic.link_recovery_total,nic.link_downed_total,nic.rcv_constraint_total,nic.xmit_constraint_total count counter 8
 nic.roce.out_of_sequence_total,nic.roce.packet_seq_err_total,nic.roce.ack_timeout_total count counter
 nic.roce.rnr_nak_retry_total,nic.roce.implied_nak_total,nic.roce.duplicate_request_total count counter
-nic.roce.adp_retrans_total,nic.roce.adp_retrans_to_total,nic.roce.icrc_err_total,nic.roce.out_of_buffer_total count counter
+nic.roce.adp_retrans_total,nic.roce.adp_retrans_to_total,nic.roce.icrc_err_total count counter
+nic.roce.out_of_buffer_total count counter
 nic.roce.cnp_sent_total,nic.roce.cnp_handled_total,nic.roce.cnp_ignored_total,nic.roce.ecn_marked_total count counter
 nic.roce.slow_restart_total,nic.roce.req_cqe_error_total,nic.roce.resp_cqe_error_total count counter
 nic.rx_pause_total,nic.tx_pause_total,nic.tx_pause_storm_total,nic.rx_buffer_passed_thres_total count counter

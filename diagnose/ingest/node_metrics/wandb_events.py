@@ -63,7 +63,7 @@ class WandbEvents(MetricFormat):
 
     name = "wandb-events"
     priority = 354
-    markers = (pattern(r'^\s*\{'), pattern(r'"system\.|"_wandb"\s*:\s*true'), pattern(r'"_timestamp"\s*:'))
+    markers = (pattern(r"^\s*\{"), pattern(r'"system\.|"_wandb"\s*:\s*true'), pattern(r'"_timestamp"\s*:'))
 
     def parse(self, source: Source, sink: Samples) -> Iterator[Batch]:
         """Lines to samples; ``/l:<label>`` of a key names the process that wrote it."""

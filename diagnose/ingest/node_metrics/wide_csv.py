@@ -23,7 +23,15 @@ if TYPE_CHECKING:
 _TIME_TITLES = ("time", "timestamp", "datetime")
 _MACHINE_TITLES = ("machineid", "machine", "node", "host", "hostname")
 _STAMP = re.compile(r"^\"?(?:\d{4}[-/]\d{2}[-/]\d{2}[T ]\d{2}:\d{2}|\d{10}(?:\d{3})?(?:\.\d+)?)")
-_ZONE_WORDS = {"PST": "-08:00", "PDT": "-07:00", "UTC": "UTC", "GMT": "GMT", "CST": "", "EST": "-05:00", "EDT": "-04:00"}
+_ZONE_WORDS = {
+    "PST": "-08:00",
+    "PDT": "-07:00",
+    "UTC": "UTC",
+    "GMT": "GMT",
+    "CST": "",
+    "EST": "-05:00",
+    "EDT": "-04:00",
+}
 
 
 class Column(NamedTuple):
@@ -57,7 +65,11 @@ class WideCsv(MetricFormat):
         titles, cells = rows[0], rows[1]
         if len(titles) < 2 or titles[0].strip().lower() not in _TIME_TITLES or not _STAMP.match(cells[0].strip()):
             return False
-        values = [cell for title, cell in zip(titles[1:], cells[1:], strict=False) if title.strip().lower() not in _MACHINE_TITLES]
+        values = [
+            cell
+            for title, cell in zip(titles[1:], cells[1:], strict=False)
+            if title.strip().lower() not in _MACHINE_TITLES
+        ]
         return bool(values) and all(is_null(cell) or split_unit(cell)[0] is not None for cell in values)
 
     def parse(self, source: Source, sink: Samples) -> Iterator[Batch]:

@@ -33,7 +33,8 @@ _ADDRESS = re.compile(r"\b(\d{1,3}(?:\.\d{1,3}){3})\b")
 _GPU = re.compile(r"(?:gpu|card|device)[-_ :=\"]*(\d+)", re.IGNORECASE)
 _GPU_UUID = re.compile(r"GPU-[0-9a-fA-F-]{36}")
 _HOST = re.compile(
-    r"(?:instance|Hostname|hostname|node|host)=\"?([\w.:-]+)|\b((?:node|host|worker|dgx|nid|server)[-_]?[\w-]*\d+)\b", re.IGNORECASE
+    r"(?:instance|Hostname|hostname|node|host)=\"?([\w.:-]+)|\b((?:node|host|worker|dgx|nid|server)[-_]?[\w-]*\d+)\b",
+    re.IGNORECASE,
 )
 _NIC = re.compile(r"\b((?:mlx\d_|ib|eth|ens|enp|bond)[\w]*\d[\w]*)\b")
 _BARE = re.compile(r"^\d+$")

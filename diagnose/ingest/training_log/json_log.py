@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import msgspec
 
@@ -17,10 +17,43 @@ if TYPE_CHECKING:
 
     from diagnose.ingest.base import ReadOptions, Record, Source
 
-STEP_KEYS = ("step", "global_step", "_step", "iteration", "iter", "train/step", "trainer/global_step", "train/global_step")
-LOSS_KEYS = ("loss", "train/loss", "train_loss", "lm_loss", "lm loss", "training_loss", "loss/train", "loss_metrics/global_avg_loss")
-SECONDS_KEYS = ("step_time", "step_time_s", "iter_time", "iteration_time", "time_per_step", "train/step_time", "time_metrics/end_to_end(s)", "dt")
-MILLI_KEYS = ("step_time_ms", "iteration_time_ms", "elapsed_time_per_iteration_ms", "iter_time_ms", "train/step_time_ms")
+STEP_KEYS = (
+    "step",
+    "global_step",
+    "_step",
+    "iteration",
+    "iter",
+    "train/step",
+    "trainer/global_step",
+    "train/global_step",
+)
+LOSS_KEYS = (
+    "loss",
+    "train/loss",
+    "train_loss",
+    "lm_loss",
+    "lm loss",
+    "training_loss",
+    "loss/train",
+    "loss_metrics/global_avg_loss",
+)
+SECONDS_KEYS = (
+    "step_time",
+    "step_time_s",
+    "iter_time",
+    "iteration_time",
+    "time_per_step",
+    "train/step_time",
+    "time_metrics/end_to_end(s)",
+    "dt",
+)
+MILLI_KEYS = (
+    "step_time_ms",
+    "iteration_time_ms",
+    "elapsed_time_per_iteration_ms",
+    "iter_time_ms",
+    "train/step_time_ms",
+)
 TIME_KEYS = ("_timestamp", "timestamp", "time", "ts", "t", "created", "@timestamp")
 RATE_KEYS: dict[str, str] = {
     "throughput": "samples/s",
@@ -36,7 +69,9 @@ RATE_KEYS: dict[str, str] = {
     "tps": "tokens/s/gpu",
     "train/tokens_per_sec": "tokens/s",
 }
-_STEP_KEY = re.compile(rb'"(?:step|global_step|_step|iteration|iter|train/step|trainer/global_step|train/global_step)"\s*:\s*\d')
+_STEP_KEY = re.compile(
+    rb'"(?:step|global_step|_step|iteration|iter|train/step|trainer/global_step|train/global_step)"\s*:\s*\d'
+)
 _FIRST_EPOCH_S = 946_684_800
 
 
@@ -116,9 +151,14 @@ class LightningCsv:
 
     def sniff(self, head: bytes, name: PurePosixPath) -> bool:  # noqa: ARG002 - part of the protocol
         """A header with a step and a loss or a step time."""
-        titles = [cell.strip().strip('"').lower() for cell in head.split(b"\n", 1)[0].decode("utf-8-sig", "replace").split(",")]
+        titles = [
+            cell.strip().strip('"').lower()
+            for cell in head.split(b"\n", 1)[0].decode("utf-8-sig", "replace").split(",")
+        ]
         has_step = any(title in ("step", "global_step", "iteration") for title in titles)
-        return has_step and any("loss" in title or title in (*SECONDS_KEYS, *MILLI_KEYS, *RATE_KEYS) for title in titles)
+        return has_step and any(
+            "loss" in title or title in (*SECONDS_KEYS, *MILLI_KEYS, *RATE_KEYS) for title in titles
+        )
 
     def read(self, source: Source, options: ReadOptions) -> Iterator[Record]:
         """Rows with a step; suffixes such as ``train_loss_step`` count as the loss."""
@@ -127,7 +167,11 @@ class LightningCsv:
             text = b"".join(handle.blocks(1 << 20)).decode("utf-8-sig", "replace")
             log.cut = handle.damage
         for row in csv.DictReader(io.StringIO(text)):
-            cells = {str(key).strip().removesuffix("_step") if key != "global_step" else key: value for key, value in row.items() if value}
+            cells = {
+                str(key).strip().removesuffix("_step") if key != "global_step" else key: value
+                for key, value in row.items()
+                if value
+            }
             if "step" not in cells and row.get("step"):
                 cells["step"] = row["step"]
             step = _step_of({key: _cell(value) for key, value in cells.items()})
@@ -199,7 +243,7 @@ def _number(row: Mapping[str, Any], keys: tuple[str, ...]) -> float | None:
     return next((float(row[key]) for key in keys if _is_number(row.get(key))), None)
 
 
-def _is_number(value: object) -> bool:
+def _is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 

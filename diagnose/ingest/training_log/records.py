@@ -121,7 +121,18 @@ def to_frame(steps: list[Step], rank: int | None, host: str | None, label: str) 
         seen[key] = len(rows)
         duration = item.step_time_ns if item.step_time_ns is not None else _derived(before, item)
         rows.append(
-            (item.step, item.t_ns, duration, item.loss, item.throughput, item.throughput_unit, restart, label, owner, item.host or host)
+            (
+                item.step,
+                item.t_ns,
+                duration,
+                item.loss,
+                item.throughput,
+                item.throughput_unit,
+                restart,
+                label,
+                owner,
+                item.host or host,
+            )
         )
         last[owner] = item
     return pl.DataFrame(rows, schema=SCHEMA, orient="row", strict=False)

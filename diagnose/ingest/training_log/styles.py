@@ -24,7 +24,9 @@ _MEGATRON_ITEM = re.compile(r"([^|:]+):\s*([^|]+?)\s*(?:\||$)")
 _TITAN = re.compile(rf"\bstep:\s*(\d+)\s+loss:\s*({_NUMBER})(.*)$", re.IGNORECASE)
 _TITAN_TPS = re.compile(rf"\btps:\s*({_NUMBER})")
 _DS_TIMER = re.compile(rf"global_step=(\d+),.*?CurrSamplesPerSec=({_NUMBER})")
-_DS_STEPS = re.compile(rf"\bsteps:\s*(\d+)\s+loss:\s*({_NUMBER})\s+iter time \(s\):\s*({_NUMBER})(?:\s+samples/sec:\s*({_NUMBER}))?")
+_DS_STEPS = re.compile(
+    rf"\bsteps:\s*(\d+)\s+loss:\s*({_NUMBER})\s+iter time \(s\):\s*({_NUMBER})(?:\s+samples/sec:\s*({_NUMBER}))?"
+)
 _KEY_VALUE_STEP = re.compile(r"\b(?:global[_ ]?)?(?:step|iter(?:ation)?)[ =:]+(\d+)(?:\s*/\s*\d+)?\b", re.IGNORECASE)
 _LOSS = re.compile(rf"\b(?:train[_/ ]?)?(?:lm[_ ])?loss[ =:]+({_NUMBER})", re.IGNORECASE)
 _DURATION = re.compile(
@@ -33,7 +35,8 @@ _DURATION = re.compile(
     re.IGNORECASE,
 )
 _THROUGHPUT = re.compile(
-    rf"\b(?:throughput|samples[_ ]?per[_ ]?sec(?:ond)?|tokens[_ ]?per[_ ]?sec(?:ond)?|tok/s(?:ec)?)[ =:]+({_NUMBER})\s*((?:samples|tokens|tok|img|images)/s(?:ec)?)?",
+    r"\b(?:throughput|samples[_ ]?per[_ ]?sec(?:ond)?|tokens[_ ]?per[_ ]?sec(?:ond)?|tok/s(?:ec)?)[ =:]+"
+    rf"({_NUMBER})\s*((?:samples|tokens|tok|img|images)/s(?:ec)?)?",
     re.IGNORECASE,
 )
 _HF_DICT = re.compile(r"(\{'(?:loss|train_loss|eval_loss|grad_norm|train_runtime)'.*?\})")
@@ -46,7 +49,9 @@ def parse_line(line: str) -> Step | None:
     for style in STYLES:
         found = style(plain)
         if found is not None:
-            return found._replace(when=found.when or _when(plain), rank=found.rank if found.rank is not None else _rank(plain))
+            return found._replace(
+                when=found.when or _when(plain), rank=found.rank if found.rank is not None else _rank(plain)
+            )
     return None
 
 
@@ -59,7 +64,9 @@ def megatron(line: str) -> Step | None:
     if match is None:
         return None
     items = {name.strip().lower(): value for name, value in _MEGATRON_ITEM.findall(match.group(2))}
-    duration = _first(items, "elapsed time per iteration (ms)", "elapsed_time_per_iteration_ms", "time_per_iteration_ms")
+    duration = _first(
+        items, "elapsed time per iteration (ms)", "elapsed_time_per_iteration_ms", "time_per_iteration_ms"
+    )
     rate, unit = _megatron_rate(items)
     return Step(
         step=int(match.group(1)),
@@ -177,7 +184,7 @@ def _first(items: dict[str, str], *names: str) -> float | None:
 
 def _number(text: str) -> float | None:
     cleaned = text.strip().replace(",", "")
-    scale = _SUFFIX.get(cleaned[-1:], None)
+    scale = _SUFFIX.get(cleaned[-1:])
     try:
         return float(cleaned[:-1]) * scale if scale else float(cleaned)
     except ValueError:

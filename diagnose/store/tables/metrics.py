@@ -9,14 +9,14 @@ METRIC_SAMPLE = Table(
     "one value of one metric of one entity at one time",
     ("metric", "host", "entity", "t_ns"),
     columns("""
-    metric  | VARCHAR | -  | Canonical name (docs/node_metrics.md); a name the vocabulary lacks is kept as the producer wrote it.
+    metric  | VARCHAR | -  | Canonical name (docs/node_metrics.md), or the producer's own name where there is none.
     unit    | VARCHAR | -  | Unit of value: SI, ratio 0 to 1, or raw when the producer's unit is unknown.
-    kind    | VARCHAR | -  | counter (only grows, or resets), window (count of the last interval, to be summed) or gauge; from the vocabulary, never from the file.
+    kind    | VARCHAR | -  | counter (grows or resets), window (count of the last interval, to be summed), gauge or event.
     host    | VARCHAR | -  | Host as labels, content or options name it, shortened; null when nothing tells it.
-    entity  | VARCHAR | -  | node, gpu:<uuid>, nic:<device>/<port>, disk:<device>, mount:<path>, ... with further parts after a slash.
+    entity  | VARCHAR | -  | node, gpu:<uuid>, nic:<device>/<port>, disk:<device>, mount:<path>, ...; parts follow a slash.
     t_ns    | BIGINT  | ns | Time of the sample, unix time; null when the file has none.
     value   | DOUBLE  | -  | Value in unit; null when the producer said it does not know.
-    quality | VARCHAR | -  | ok, null, saturated (counter at all-ones: at least this), snapshot (a counter without time).
+    quality | VARCHAR | -  | ok, null, saturated (at all-ones: at least this), snapshot (a counter without time).
     source  | VARCHAR | -  | File the value was read from.
     format  | VARCHAR | -  | Reader that read it; a counter is only differenced within one format.
 """),
@@ -29,7 +29,7 @@ NODE_EVENT = Table(
     columns("""
     host   | VARCHAR | -  | Host, null when nothing tells it.
     t_ns   | BIGINT  | ns | Time, unix time; null where the log has none (seconds since boot).
-    kind   | VARCHAR | -  | xid, sxid, pcie_aer, pcie_limited, link_down, link_up, oom, mlx5_thermal, mlx5_error, throttled.
+    kind   | VARCHAR | -  | xid, sxid, pcie_aer, pcie_limited, link_down, link_up, oom, mlx5_thermal, mlx5_error, ...
     device | VARCHAR | -  | Entity the event names, as in metric_sample.entity.
     code   | INTEGER | -  | Xid or SXid number, null for other kinds.
     fatal  | BOOLEAN | -  | What the line itself says about its gravity; null when it says nothing.

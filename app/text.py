@@ -1,0 +1,47 @@
+"""Texts from runs made safe for Markdown, and numbers for tables: ns to ms, bytes/s to GB/s, labels with units."""
+
+from __future__ import annotations
+
+import re
+
+import polars as pl
+import polars.selectors as cs
+
+from diagnose.report.view import clean
+from diagnose.units import format_ns
+
+_SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#+\-.!|$~^=:@&])")
+_SHORTCODE = re.compile(r":(?=[\w/+-]+:)")
+_UNITS = (("_bytes_per_s", 1e-9, "GB/s"), ("_ns", 1e-6, "ms"), ("_ratio", 100.0, "%"))
+
+
+def plain(text: object) -> str:
+    """Text of a run as Markdown that shows exactly that text: no markup, no icon, no link comes out of a name."""
+    return _SPECIAL.sub(r"\\\1", _SHORTCODE.sub(":\u2060", clean(text)))
+
+
+def label(column: str) -> str:
+    """``transfer_ns`` becomes ``transfer (ms)``."""
+    for ending, _, unit in _UNITS:
+        if column.endswith(ending):
+            return f"{column.removesuffix(ending).replace('_', ' ')} ({unit})"
+    if column.endswith("_bytes") or column == "bytes":
+        return column.replace("_bytes", " size").replace("_", " ")
+    return column.replace("_", " ")
+
+
+def in_units(frame: pl.DataFrame) -> pl.DataFrame:
+    """Numbers in the units of the labels."""
+    changed = []
+    for name in frame.select(cs.numeric()).columns:
+        for ending, factor, _ in _UNITS:
+            if name.endswith(ending):
+                changed.append((pl.col(name) * factor).alias(name))
+                break
+    return frame.with_columns(changed)
+
+
+def time_unit(longest_ns: float | None) -> tuple[float, str]:
+    """Divisor and name of the unit in which a chart shows times up to this one."""
+    unit = format_ns(longest_ns or 0).rsplit(" ", 1)[-1]
+    return {"s": 1e9, "ms": 1e6, "us": 1e3}.get(unit, 1.0), {"us": "\u00b5s"}.get(unit, unit)

@@ -1,0 +1,152 @@
+"""Why a slow rank is slow: which part of its local work is in excess, then what kind of excess it is.
+
+The first rule with evidence wins: input, garbage collection, allocator, late launches, copies, and for compute:
+other hardware, more work (counts or shapes differ), the host (everything slower), memory (only memory-bound kernels),
+the device (same kernels, same shapes, a common factor). Source: algorithms, cause tree.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import polars as pl
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from diagnose.analysis.cross.stragglers import Judged, Work
+
+COMPONENTS = {
+    "compute_excess_ns": "compute_ns", "input_excess_ns": "idle_input_ns", "host_excess_ns": "idle_host_ns",
+    "gc_excess_ns": "idle_gc_ns", "allocator_excess_ns": "idle_allocator_ns", "copy_excess_ns": "exposed_memcpy_ns",
+}  # fmt: skip
+
+_HALF = 0.5
+_SPEED = 0.02
+_MATRIX_CALM = 0.4
+"""When matrix kernels carry less than this part of the memory-bound ones' slowdown, memory is what is slow."""
+
+_BROAD = 0.5
+"""A host that is slow slows every operator; a device that is slow, only those it runs."""
+
+
+class Facts(NamedTuple):
+    """What the tree looks at, one rank at a time."""
+
+    excess_ns: float
+    components: dict[str, float]
+    speed: dict[str, float | None]
+    device_name: str | None
+    usual_device: str | None
+    has_device: bool
+    transient: bool
+
+
+def components(
+    work: Work, judged: Judged, parts: pl.DataFrame
+) -> tuple[NDArray[np.float64], NDArray[np.float64], dict[str, NDArray[np.float64]], NDArray[np.float64]]:
+    """Per rank: own work, the role's reference, the excess by component, and the burst excess.
+
+    Persistent ranks are compared with the ordinary ranks of their role, transient ones with their own other steps.
+    """
+    dense = {name: _dense(work, parts, column) for name, column in COMPONENTS.items()}
+    local = _dense(work, parts, "local_work_ns")
+    count = len(work.ranks)
+    own = np.nanmedian(local, axis=1)
+    reference = np.full(count, np.nan)
+    burst = np.zeros(count)
+    result = {name: np.zeros(count) for name in COMPONENTS}
+    for place in range(count):
+        peers = (work.roles == work.roles[place]) & ~judged.persistent
+        peers[place] = False
+        if judged.transient[place]:
+            hit = judged.slow[place]
+            calm = ~hit
+            base = np.nanmedian(local[place][calm]) if calm.any() else own[place]
+            reference[place] = base
+            burst[place] = float(np.nanmean(local[place][hit] - base))
+            for name, matrix in dense.items():
+                usual = np.nanmedian(matrix[place][calm]) if calm.any() else 0.0
+                result[name][place] = float(np.nanmean(matrix[place][hit] - usual))
+            continue
+        if not peers.any():
+            reference[place] = own[place]
+            continue
+        usual_work = np.nanmedian(local[peers], axis=0)
+        reference[place] = float(np.nanmedian(usual_work))
+        for name, matrix in dense.items():
+            result[name][place] = float(np.nanmedian(matrix[place] - np.nanmedian(matrix[peers], axis=0)))
+    return own, reference, result, burst
+
+
+def costs(work: Work, judged: Judged, parts: pl.DataFrame) -> NDArray[np.float64]:
+    """What the median step (persistent) or the mean step (transient) saves without each rank's excess.
+
+    Never more than its peers wait: excess that nobody waits for costs nothing.
+    """
+    local = _dense(work, parts, "local_work_ns")
+    wait = _dense(work, parts, "exposed_wait_ns")
+    count, steps = local.shape
+    result = np.zeros(count)
+    flagged = judged.persistent | judged.transient
+    for place in np.flatnonzero(flagged):
+        others = ~flagged | ((work.roles == work.roles[place]) & ~judged.persistent & ~judged.transient)
+        others[place] = False
+        rest = others & (work.roles == work.roles[place])
+        if not rest.any():
+            rest = others
+        if not rest.any():
+            continue
+        ahead = local[place] - np.nanmax(local[rest], axis=0)
+        waited = np.nanmax(np.where(np.isnan(wait[others]), -np.inf, wait[others]), axis=0) if others.any() else np.full(steps, np.inf)
+        waited = np.where(np.isfinite(waited), waited, np.inf)
+        if judged.transient[place]:  # a pause at the end of a step is waited for in the next one
+            waited = np.maximum(waited, np.concatenate((waited[1:], [0.0])))
+        saving = np.clip(np.minimum(ahead, waited), 0, None)
+        hit = judged.slow[place] if judged.transient[place] else np.ones(steps, bool)
+        if judged.transient[place]:
+            result[place] = float(np.nansum(np.where(hit, saving, 0.0))) / steps
+        else:
+            result[place] = float(np.nanmedian(saving))
+    return result
+
+
+def cause_of(facts: Facts) -> str:
+    """The contract's cause of one slow rank."""
+    part = facts.components
+    excess = max(facts.excess_ns, 1.0)
+    share = {name: value / excess for name, value in part.items()}
+    if share["input_excess_ns"] >= _HALF:
+        return "input_stall"
+    if share["host_excess_ns"] >= _HALF or (share["host_excess_ns"] > share["compute_excess_ns"] and share["host_excess_ns"] > 0.3):
+        if share["allocator_excess_ns"] >= 0.3:
+            return "allocator"
+        return "gc_pause" if share["gc_excess_ns"] >= _HALF and facts.transient else "host_slow"
+    if share["copy_excess_ns"] >= _HALF:
+        return "intra_node_link"
+    return _compute_cause(facts)
+
+
+def _compute_cause(facts: Facts) -> str:
+    speed = {name: value or 0.0 for name, value in facts.speed.items()}
+    if facts.device_name and facts.usual_device and facts.device_name != facts.usual_device and speed["speed_ratio"] > _SPEED:
+        return "mixed_hardware"
+    more = max(speed["volume_ratio"], 0.0)
+    slower = max(speed["speed_ratio"], 0.0)
+    if more > slower or (facts.speed.get("unshared_ratio") or 0.0) >= _HALF:
+        return "workload_imbalance"
+    if not facts.has_device:
+        return "host_slow" if speed["breadth_ratio"] >= _BROAD * slower else "gpu_slow"
+    if speed["memory_ratio"] > _SPEED and speed["matrix_ratio"] < _MATRIX_CALM * speed["memory_ratio"]:
+        return "gpu_memory_slow"
+    return "gpu_slow"
+
+
+def _dense(work: Work, parts: pl.DataFrame, column: str) -> NDArray[np.float64]:
+    rows = parts.filter(pl.col("rank").is_in(work.ranks.tolist())).select("rank", "step", pl.col(column).cast(pl.Float64))
+    matrix = np.full((len(work.ranks), len(work.steps)), np.nan)
+    row = np.searchsorted(work.ranks, rows.get_column("rank").to_numpy())
+    place = np.searchsorted(work.steps, rows.get_column("step").to_numpy())
+    matrix[row, place] = rows.get_column(column).to_numpy()
+    return matrix

@@ -1,0 +1,180 @@
+"""Who is slow: local work against role peers, never arrival order.
+
+L[r, s] = log W[r, s] - median over the role of log W[., s]; x[r] = median over the steps. The ordinary spread is taken
+from the shortest half of the ranks, which half of them being slow cannot hide. A rank is persistently slow when its x
+is improbable (Benjamini-Hochberg over the ranks), above a minimum effect, and in at least half of the steps; it is
+transient when single steps stick out too often or too far. Source: algorithms, straggler attribution.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+MIN_EFFECT_RATIO = 0.03
+FALSE_DISCOVERY = 0.01
+FALSE_DISCOVERY_MANY = 0.001
+_MANY_RANKS = 4096
+_PRIOR_SPREAD = 0.012
+"""Devices of one kind differ by 1 to 2 %; fewer than eight of them do not show it, so it is assumed."""
+
+_FEW = 8
+_FLOOR = 0.004
+_BURST_EFFECT = 0.05
+_BURST_CHANCE = 0.02
+_BIG_BURST = 0.5
+
+
+class Work(NamedTuple):
+    """Dense matrices [rank, step] in log nanoseconds; ``ranks``, ``steps``, ``roles`` name the axes."""
+
+    ranks: NDArray[np.int64]
+    steps: NDArray[np.int64]
+    roles: NDArray[np.int64]
+    log_work: NDArray[np.float64]
+
+
+class Judged(NamedTuple):
+    """One value a rank; ``slow`` [rank, step] marks the steps of transient ranks."""
+
+    slowdown: NDArray[np.float64]
+    sigma: NDArray[np.float64]
+    p_value: NDArray[np.float64]
+    persistent: NDArray[np.bool_]
+    transient: NDArray[np.bool_]
+    slow: NDArray[np.bool_]
+    excess: NDArray[np.float64]
+    """[rank, step]: log excess over the role's ordinary ranks."""
+
+    detectable: float
+    """The smallest slowdown that would have been found."""
+
+
+def work_matrix(parts: pl.DataFrame, roles: dict[int, int]) -> Work | None:
+    """Local work of ranks with at least one common step; None when there are fewer than two."""
+    rows = parts.filter((pl.col("rank") >= 0) & (pl.col("local_work_ns") > 0)).select("rank", "step", "local_work_ns")
+    if rows.is_empty() or rows.get_column("rank").n_unique() < 2:
+        return None
+    ranks = np.sort(rows.get_column("rank").unique().to_numpy()).astype(np.int64)
+    steps = np.sort(rows.get_column("step").unique().to_numpy())
+    matrix = np.full((len(ranks), len(steps)), np.nan)
+    row = np.searchsorted(ranks, rows.get_column("rank").to_numpy())
+    column = np.searchsorted(steps, rows.get_column("step").to_numpy())
+    matrix[row, column] = np.log(rows.get_column("local_work_ns").to_numpy())
+    return Work(ranks, steps, np.array([roles.get(int(rank), 0) for rank in ranks]), matrix)
+
+
+def judge_work(work: Work) -> Judged:
+    """Persistent and transient ranks of all roles together."""
+    count, steps = work.log_work.shape
+    excess = np.full((count, steps), np.nan)
+    slowdown = np.zeros(count)
+    sigma = np.full(count, np.inf)
+    for role in np.unique(work.roles):
+        rows = np.flatnonzero(work.roles == role)
+        if len(rows) < 2:
+            continue
+        block = work.log_work[rows]
+        relative = block - np.nanmedian(block, axis=0)
+        typical = np.nanmedian(relative, axis=1)
+        centre, spread = shortest_half(typical)
+        relative = relative - centre
+        noise = 1.4826 * np.nanmedian(np.abs(relative - np.nanmedian(relative, axis=1, keepdims=True)), axis=1)
+        step_sigma = 1.2533 * float(np.nanmedian(noise)) / math.sqrt(max(steps, 1))
+        prior = _PRIOR_SPREAD if len(rows) < _FEW else _FLOOR
+        excess[rows] = relative
+        slowdown[rows] = typical - centre
+        sigma[rows] = math.hypot(max(spread, prior), step_sigma)
+    p_value = np.array([_upper_tail(value / scale) if math.isfinite(scale) else 1.0 for value, scale in zip(slowdown, sigma, strict=True)])
+    level = FALSE_DISCOVERY if count <= _MANY_RANKS else FALSE_DISCOVERY_MANY
+    known = ~np.isnan(excess)
+    often = (np.where(known, excess, 0.0) > math.log1p(MIN_EFFECT_RATIO)).sum(axis=1) / np.maximum(known.sum(axis=1), 1)
+    persistent = discoveries(p_value, level) & (slowdown > math.log1p(MIN_EFFECT_RATIO)) & (often >= 0.5)
+    slow, transient = _bursts(excess, sigma, persistent, level)
+    finite = sigma[np.isfinite(sigma)]
+    detectable = float(np.expm1((_quantile(1 - level / max(count, 1)) + 0.84) * np.median(finite))) if len(finite) else math.inf
+    return Judged(np.expm1(slowdown), sigma, p_value, persistent, transient, slow, excess, max(detectable, MIN_EFFECT_RATIO))
+
+
+def shortest_half(values: NDArray[np.float64]) -> tuple[float, float]:
+    """Centre and standard deviation from the shortest interval that holds half of the values.
+
+    Of equally short ones the lowest is ordinary: with half of the ranks slow, the fast half is the reference.
+    """
+    ordered = np.sort(values[~np.isnan(values)])
+    count = len(ordered)
+    if count < 2:
+        return (float(ordered[0]) if count else 0.0), 0.0
+    half = max(count // 2, 1) if count > 3 else 1
+    if half == 1:
+        return float(ordered[0] if count == 2 else np.median(ordered)), 0.0
+    widths = ordered[half - 1 :] - ordered[: count - half + 1]
+    tolerance = 0.25 * (ordered[-1] - ordered[0]) / count + 1e-12
+    start = int(np.flatnonzero(widths <= widths.min() + tolerance)[0])
+    chosen = ordered[start : start + half]
+    spread = float(widths[start]) / 1.349 * (1 + 2 / half)
+    return float(np.median(chosen)), spread
+
+
+def discoveries(p_values: NDArray[np.float64], level: float) -> NDArray[np.bool_]:
+    """Benjamini-Hochberg."""
+    count = len(p_values)
+    order = np.argsort(p_values)
+    limits = level * np.arange(1, count + 1) / count
+    below = np.flatnonzero(p_values[order] <= limits)
+    found = np.zeros(count, bool)
+    if len(below):
+        found[order[: below[-1] + 1]] = True
+    return found
+
+
+def _bursts(
+    excess: NDArray[np.float64], sigma: NDArray[np.float64], persistent: NDArray[np.bool_], level: float
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Steps that stick out, and the ranks for which that is no chance: too many of them, or one too large."""
+    steps = excess.shape[1]
+    if not steps or np.isnan(excess).all():
+        return np.zeros(excess.shape, bool), np.zeros(len(excess), bool)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # ranks without peers are all NaN, and stay ordinary
+        own = np.nanmedian(excess, axis=1, keepdims=True)
+        noise = 1.4826 * np.nanmedian(np.abs(excess - own), axis=1, keepdims=True)
+        limit = np.maximum(math.log1p(_BURST_EFFECT), 5 * np.maximum(np.nanmedian(noise), _FLOOR))
+        slow = np.nan_to_num(excess - np.minimum(own, 0.0), nan=0.0) > limit
+    count = slow.sum(axis=1)
+    chance = np.array([_binomial_tail(int(hits), steps, _BURST_CHANCE) for hits in count])
+    chance[~np.isfinite(sigma) & (count == 0)] = 1.0
+    large = np.where(np.isnan(excess), -np.inf, excess).max(axis=1) > math.log1p(_BIG_BURST)
+    transient = (discoveries(chance, level) | large) & ~persistent & (count > 0)
+    slow[~transient] = False
+    return slow, transient
+
+
+def _binomial_tail(hits: int, trials: int, chance: float) -> float:
+    """P(X >= hits)."""
+    if hits == 0:
+        return 1.0
+    below = sum(math.comb(trials, k) * chance**k * (1 - chance) ** (trials - k) for k in range(hits))
+    return max(1.0 - below, 0.0)
+
+
+def _upper_tail(z: float) -> float:
+    """P(Z >= z) of a standard normal."""
+    return 0.5 * math.erfc(z / math.sqrt(2))
+
+
+def _quantile(probability: float) -> float:
+    """Standard normal quantile by bisection: needed once, to state what could have been seen."""
+    low, high = 0.0, 12.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        if 1 - _upper_tail(middle) < probability:
+            low = middle
+        else:
+            high = middle
+    return low

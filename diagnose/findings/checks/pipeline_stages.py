@@ -1,0 +1,59 @@
+"""Pipelines: stages with more work than others, and bubbles that are nobody's fault."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from diagnose.findings.job import job_summary
+from diagnose.model import Evidence
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from diagnose.analysis.summary import JobSummary
+    from diagnose.findings.facts import Facts
+    from diagnose.model import Finding
+
+
+def check(facts: Facts) -> Iterator[Finding]:
+    """A heavy stage, or else the bubble."""
+    job = job_summary(facts)
+    work = facts.tables.query("SELECT rank, role, work_ns, speed_ratio FROM rank_work WHERE verdict <> 'persistent' ORDER BY rank")
+    if job is None or work.get_column("role").n_unique() < 2:
+        return
+    stages = work.group_by("role").agg(
+        pl.col("work_ns").median().alias("work"), pl.col("speed_ratio").median().fill_null(0.0).alias("speed"), pl.col("rank")
+    ).sort("role")  # fmt: skip
+    # What a stage would need at the common speed of equal kernels: a slow device is no heavy stage.
+    stages = stages.with_columns((pl.col("work") / (1 + pl.col("speed").clip(lower_bound=0.0))).alias("fair"))
+    mean = float(stages.get_column("fair").mean() or 0.0)  # type: ignore[arg-type]
+    worst = stages.sort("fair", descending=True).row(0, named=True)
+    lost = max(worst["fair"] - mean, 0.0)
+    span = job.span_ns or 1
+    rule = facts.rules["PIPE-STAGE"]
+    severity = rule.judge(share=lost / span, ratio=worst["fair"] / mean - 1) if mean else None
+    if severity is not None:
+        ranks = [] if len(stages) == 0 else worst["rank"]
+        hosts = facts.tables.query("SELECT DISTINCT host FROM rank WHERE list_contains($ranks, rank) AND host IS NOT NULL", {"ranks": ranks})
+        yield rule.finding(
+            severity, fields={"stage": worst["role"], "ratio": worst["fair"] / mean - 1, "work": worst["work"], "mean": mean},
+            ranks=ranks, hosts=hosts.get_column("host").to_list() if len(ranks) == 1 else [], persistence="persistent",
+            impact=facts.impact(lost), confidence=0.9, evidence=[Evidence(f"median local work of stage {role}", round(value), "ns", "rank_work") for role, value in stages.select("role", "work").iter_rows()],
+        )  # fmt: skip
+    yield from _bubble(facts, job, heavy=severity is not None)
+
+
+def _bubble(facts: Facts, job: JobSummary, *, heavy: bool) -> Iterator[Finding]:
+    """Waiting of stages whose work is even. With a heavy stage the waiting is its consequence."""
+    wait = job.share("exposed_wait_ns")
+    rule = facts.rules["PIPE-BUBBLE"]
+    severity = rule.judge(wait=wait)
+    if severity is None or wait is None or heavy:
+        return
+    busy = job.share("compute_ns") or 0.0
+    yield rule.finding(
+        severity, fields={"busy": busy, "wait": wait}, impact=facts.impact(job.breakdown["exposed_wait_ns"]), confidence=0.8,
+        evidence=[Evidence("median exposed waiting per step", job.breakdown["exposed_wait_ns"], "ns", "breakdown")],
+    )  # fmt: skip

@@ -1,0 +1,1 @@
+"""Rules of node metrics: GPUs, links, congestion, hosts, and the quality of what was collected."""

@@ -1,0 +1,1 @@
+"""Sections of the JSON report, one module each."""
