@@ -44,7 +44,8 @@ def root() -> Path:
 def discover(where: Path) -> Catalog:
     """All run stores under a folder, or the one store that was named."""
     if where.is_file():
-        return Catalog(where.parent, {_stem(where.name): where}, (), cut=False)
+        real = where.resolve()  # named by whoever started the server, so a link is meant
+        return Catalog(real.parent, {_stem(real.name): real}, (), cut=False)
     found: dict[str, Path] = {}
     rejected: list[str] = []
     inside = where.resolve()

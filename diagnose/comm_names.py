@@ -52,7 +52,9 @@ _KINDS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"combine", "all_to_allv"),
     )
 )
-_NO_TRANSFER = frozenset({"wait", "init", "wait_tensor", "monitored_barrier_init", "start_coalescing", "end_coalescing"})
+_NO_TRANSFER = frozenset(
+    {"wait", "init", "wait_tensor", "monitored_barrier_init", "start_coalescing", "end_coalescing"}
+)
 
 _DTYPE_BYTES = {
     "byte": 1, "char": 1, "bool": 1, "uint8": 1, "int8": 1, "unsigned char": 1, "signed char": 1,

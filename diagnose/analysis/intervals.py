@@ -59,7 +59,9 @@ def covered_ns(merged: Merged, start_ns: Ints, end_ns: Ints) -> Ints:
     def until(points: Ints) -> Ints:
         index = np.searchsorted(merged.start_ns, points, side="right")
         inside = np.minimum(points, merged.end_ns[np.maximum(index - 1, 0)]) - merged.start_ns[np.maximum(index - 1, 0)]
-        total: Ints = before[np.maximum(index - 1, 0)] + np.where(index > 0, np.minimum(inside, lengths[np.maximum(index - 1, 0)]), 0)
+        total: Ints = before[np.maximum(index - 1, 0)] + np.where(
+            index > 0, np.minimum(inside, lengths[np.maximum(index - 1, 0)]), 0
+        )
         return np.where(index > 0, total, 0)
 
     result: Ints = np.maximum(until(end_ns) - until(start_ns), 0)
@@ -82,7 +84,12 @@ def intersect(left: Merged, right: Merged) -> Merged:
         return Merged(np.empty(0, np.int64), np.empty(0, np.int64))
     times = np.concatenate((left.start_ns, left.end_ns, right.start_ns, right.end_ns))
     delta = np.concatenate(
-        (np.ones(len(left.start_ns)), -np.ones(len(left.end_ns)), np.ones(len(right.start_ns)), -np.ones(len(right.end_ns)))
+        (
+            np.ones(len(left.start_ns)),
+            -np.ones(len(left.end_ns)),
+            np.ones(len(right.start_ns)),
+            -np.ones(len(right.end_ns)),
+        )
     ).astype(np.int64)
     order = np.lexsort((delta, times))
     times, depth = times[order], np.cumsum(delta[order])

@@ -41,7 +41,11 @@ def label_steps(steps: pl.DataFrame, breakdown: pl.DataFrame, ranks: pl.DataFram
     slow = _slow_on_all(frame)
     checkpoint = _checkpoint_like(slow, breakdown)
     labels = {step: ("warm_up", "leads the run and is slow on all ranks") for step in _leading(slow)}
-    labels |= {step: ("checkpoint", "slow on all ranks, spent in copies or outside the training loop") for step in checkpoint if step not in labels}
+    labels |= {
+        step: ("checkpoint", "slow on all ranks, spent in copies or outside the training loop")
+        for step in checkpoint
+        if step not in labels
+    }
     for step, (name, text) in labels.items():
         chosen = (pl.col("step") == step) & (pl.col("label") == "normal")
         frame = frame.with_columns(
@@ -59,10 +63,16 @@ def _slow_on_all(frame: pl.DataFrame) -> pl.DataFrame:
         pl.len().over("rank").alias("count"),
     ).with_columns((pl.col("step_ns") - pl.col("median")).abs().median().over("rank").alias("mad"))
     limit = pl.max_horizontal(pl.col("median") + _OUTLIER_MADS * pl.col("mad"), _OUTLIER_RATIO * pl.col("median"))
-    judged = per_rank.filter(pl.col("count") >= _MIN_STEPS_FOR_OUTLIERS).with_columns((pl.col("step_ns") > limit).alias("slow"))
+    judged = per_rank.filter(pl.col("count") >= _MIN_STEPS_FOR_OUTLIERS).with_columns(
+        (pl.col("step_ns") > limit).alias("slow")
+    )
     return (
         judged.group_by("step")
-        .agg(pl.col("slow").all(), (pl.col("step_ns") / pl.col("median")).median().alias("ratio"), pl.col("start_ns").min())
+        .agg(
+            pl.col("slow").all(),
+            (pl.col("step_ns") / pl.col("median")).median().alias("ratio"),
+            pl.col("start_ns").min(),
+        )
         .sort("start_ns")
     )
 
@@ -84,7 +94,9 @@ def _checkpoint_like(slow: pl.DataFrame, breakdown: pl.DataFrame) -> list[int]:
     if slow.is_empty() or breakdown.is_empty():
         return []
     parts = breakdown.with_columns((pl.col("exposed_memcpy_ns") + pl.col("idle_ns")).alias("away"))
-    parts = parts.with_columns(pl.col("away").median().over("rank").alias("usual"), pl.col("span_ns").median().over("rank").alias("span"))
+    parts = parts.with_columns(
+        pl.col("away").median().over("rank").alias("usual"), pl.col("span_ns").median().over("rank").alias("span")
+    )
     excess = parts.group_by("step").agg(((pl.col("away") - pl.col("usual")) / pl.col("span")).median().alias("excess"))
     joined = slow.filter(pl.col("slow")).join(excess, on="step")
     return joined.filter(pl.col("excess") > 0.5 * (pl.col("ratio") - 1)).get_column("step").sort().to_list()

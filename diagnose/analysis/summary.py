@@ -60,10 +60,18 @@ def summarise(steps: pl.DataFrame, breakdown: pl.DataFrame, hosts: pl.DataFrame,
         "optimizer": "from one optimizer step to the next (no ProfilerStep# in the trace)",
         "period": "period of the communication calls (no ProfilerStep# and no optimizer annotation)",
     }.get(source, source)
-    return _summary(window, used.select("rank", "step", "step_ns", "window_ns"), parts, hosts, steps_used=used.get_column("step").n_unique())
+    return _summary(
+        window,
+        used.select("rank", "step", "step_ns", "window_ns"),
+        parts,
+        hosts,
+        steps_used=used.get_column("step").n_unique(),
+    )
 
 
-def _summary(window: str, steps: pl.DataFrame, parts: pl.DataFrame, hosts: pl.DataFrame, *, steps_used: int) -> JobSummary:
+def _summary(
+    window: str, steps: pl.DataFrame, parts: pl.DataFrame, hosts: pl.DataFrame, *, steps_used: int
+) -> JobSummary:
     blocking = blocking_comm(parts)
     per_step = parts.group_by("step").agg(*(_known_median(name) for name in PARTS), pl.col("span_ns").median())
     medians = {name: _integer(per_step.get_column(name).median()) if len(per_step) else None for name in PARTS}

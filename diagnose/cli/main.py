@@ -78,7 +78,8 @@ def _internal(error: Exception) -> int:
     import traceback
 
     click.echo("".join(traceback.format_exception(error)), err=True)
-    click.echo(f"diagnose: internal error ({type(error).__name__}); this is a bug, please report it with the lines above", err=True)
+    click.echo(
+        f"diagnose: internal error ({type(error).__name__}); this is a bug, please report it with the lines above",
+        err=True,
+    )
     return _INTERNAL_ERROR
-
-

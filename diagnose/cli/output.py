@@ -26,10 +26,30 @@ def report_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """--format, --output, --fail-on, --config."""
     for option in reversed(
         (
-            click.option("--format", "format_", type=click.Choice(FORMATS), default="text", show_default=True, help="Form of the report."),
-            click.option("--output", type=str, default="-", show_default=True, help="File to write it to, - for stdout."),
-            click.option("--fail-on", type=click.Choice(list(_LEVELS)), default="never", show_default=True, help="Exit 1 with a finding at or above this."),
-            click.option("--config", "config_path", type=click.Path(path_type=Path, dir_okay=False), help="Configuration (default: nearest diagnose.yaml)."),
+            click.option(
+                "--format",
+                "format_",
+                type=click.Choice(FORMATS),
+                default="text",
+                show_default=True,
+                help="Form of the report.",
+            ),
+            click.option(
+                "--output", type=str, default="-", show_default=True, help="File to write it to, - for stdout."
+            ),
+            click.option(
+                "--fail-on",
+                type=click.Choice(list(_LEVELS)),
+                default="never",
+                show_default=True,
+                help="Exit 1 with a finding at or above this.",
+            ),
+            click.option(
+                "--config",
+                "config_path",
+                type=click.Path(path_type=Path, dir_okay=False),
+                help="Configuration (default: nearest diagnose.yaml).",
+            ),
         )
     ):
         command = option(command)
@@ -44,7 +64,9 @@ def emit(document: Document, *, format_: str, output: str, fail_on: str, config:
     terminal = output == "-" and sys.stdout.isatty()
     width = shutil.get_terminal_size((80, 24)).columns if terminal else 80
     color = terminal and "NO_COLOR" not in os.environ
-    text = render(document, format_, rules=RuleBook(config.thresholds), width=width, color=color, app_address=config.app_address)  # type: ignore[arg-type]
+    text = render(
+        document, format_, rules=RuleBook(config.thresholds), width=width, color=color, app_address=config.app_address
+    )  # type: ignore[arg-type]
     write(text, output)
     if any(finding.severity in _LEVELS[fail_on] for finding in document.findings):
         raise click.exceptions.Exit(1)

@@ -12,11 +12,22 @@ from diagnose.cli.progress import reading
 
 @click.command()
 @click.argument("paths", nargs=-1, required=True, type=str)
-@click.option("-o", "store", type=click.Path(path_type=Path, dir_okay=False), help="Run store to write (default: ./<name>.duckdb).")
+@click.option(
+    "-o",
+    "store",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Run store to write (default: ./<name>.duckdb).",
+)
 @click.option("--force", is_flag=True, help="Overwrite the store.")
 @click.option("--name", help="Name of the run (default: from the first path).")
 @click.option("--jobs", type=click.IntRange(1), help="Worker processes (default: processors, at most 8).")
-@click.option("--keep", type=click.Choice(("kernels", "stats")), default="kernels", show_default=True, help="Keep every device activity, or statistics only.")
+@click.option(
+    "--keep",
+    type=click.Choice(("kernels", "stats")),
+    default="kernels",
+    show_default=True,
+    help="Keep every device activity, or statistics only.",
+)
 @click.option("--rank-from", metavar="REGEX", help="Rank in the path, first group, for traces that do not say it.")
 @click.option("--host-map", type=click.Path(path_type=Path, dir_okay=False), help="YAML: rank or path pattern to host.")
 @click.option("--timezone", help="Zone of local times in logs and metrics, such as Europe/Berlin.")
@@ -38,7 +49,9 @@ def run(
     config = load_config(config_path)
     title = name or run_name(paths)
     target = store or Path(f"{title}.duckdb")
-    options = RunOptions(name=title, jobs=jobs, keep=keep, timezone=timezone, rank_from=rank_from, host_map=host_map, force=force)
+    options = RunOptions(
+        name=title, jobs=jobs, keep=keep, timezone=timezone, rank_from=rank_from, host_map=host_map, force=force
+    )
     engine = None
     if scheduler is not None:
         from diagnose.pipeline.cluster import DaskEngine

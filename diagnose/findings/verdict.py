@@ -24,8 +24,8 @@ _NETWORK_CAUSES = frozenset(
 )  # fmt: skip
 _SIGNIFICANT_RATIO = 0.05
 _CPU_TRANSPORTS = ("gloo", "mpi")
-_STARVED_RATIO = 0.20
-"""Above a fifth of the step lost to a starved host, the communication threads of that host are starved too."""
+_STARVED_RATIO = 0.25
+"""A host whose every operator is slower by a quarter starves the communication threads that share its processors."""
 
 
 class Verdict(NamedTuple):
@@ -51,7 +51,13 @@ def judge(facts: Facts, job: JobSummary | None, findings: Sequence[Finding]) -> 
     if bound and blocking >= cost:
         return Verdict("network", True, _network_text(job, findings, blocking, step), _sure(job, 0.9), why)
     if dearest is not None and cost >= _SIGNIFICANT_RATIO * step:
-        return Verdict(_kind(dearest), bound, f"{_sentence(dearest, cost, step)} {_not_network(bound, why)}", _sure(job, dearest.confidence), why)
+        return Verdict(
+            _kind(dearest),
+            bound,
+            f"{_sentence(dearest, cost, step)} {_not_network(bound, why)}",
+            _sure(job, dearest.confidence),
+            why,
+        )
     return _by_parts(job, bound, why)
 
 
@@ -69,16 +75,25 @@ def network_bound(facts: Facts, job: JobSummary | None, findings: Sequence[Findi
         if ratio >= config.network_bound_above_ratio:
             starved = _starved_host(facts, findings)
             if starved:
-                return False, f"transfers block {format_ratio(ratio)} of the step, but only because {starved} starves its communication threads"
+                return (
+                    False,
+                    f"transfers block {format_ratio(ratio)} of the step, but only because {starved} starves its communication threads",
+                )
             return True, f"transfers that nothing hides block {format_ratio(ratio)} of the step"
         if ratio < config.network_bound_below_ratio:
             return False, f"transfers block only {format_ratio(ratio)} of the step"
         return None, f"borderline: transfers block {format_ratio(ratio)} of the step"
     if bound is not None and bound / span < config.network_bound_below_ratio:
-        return False, f"all communication that nothing hides is at most {format_ratio(bound / span)} of the step on the critical rank"
+        return (
+            False,
+            f"all communication that nothing hides is at most {format_ratio(bound / span)} of the step on the critical rank",
+        )
     if _single_process(facts):
         return False, "a single process has no network in its step"
-    return None, "waiting and transfer cannot be told apart: collectives of some ranks are missing or could not be matched"
+    return (
+        None,
+        "waiting and transfer cannot be told apart: collectives of some ranks are missing or could not be matched",
+    )
 
 
 def _single_process(facts: Facts) -> bool:
@@ -90,10 +105,20 @@ def _starved_host(facts: Facts, findings: Sequence[Finding]) -> str | None:
     backend = facts.tables.query("SELECT backend FROM run").item()
     if backend not in _CPU_TRANSPORTS:
         return None
-    for finding in findings:
-        if finding.cause in ("host_slow", "throttling") and (finding.impact.step_ratio or 0) >= _STARVED_RATIO and (finding.hosts or finding.ranks):
-            return ", ".join(finding.hosts) or f"rank {finding.ranks[0]}"
-    return None
+    slowest = facts.tables.query(
+        "SELECT max(slowdown_ratio) FROM rank_work WHERE cause = 'host_slow' AND verdict = 'persistent'"
+    ).item()
+    if slowest is None or slowest < _STARVED_RATIO:
+        return None
+    culprit = next(
+        (
+            finding
+            for finding in findings
+            if finding.cause in ("host_slow", "throttling") and (finding.hosts or finding.ranks)
+        ),
+        None,
+    )
+    return None if culprit is None else ", ".join(culprit.hosts) or f"rank {culprit.ranks[0]}"
 
 
 def _without_steps(findings: Sequence[Finding], bound: bool | None, why: str) -> Verdict:  # noqa: FBT001 - a value of the report
@@ -101,19 +126,52 @@ def _without_steps(findings: Sequence[Finding], bound: bool | None, why: str) ->
     if loud:
         first = loud[0]
         kind = "network" if first.cause in _NETWORK_CAUSES else _LOCAL_CAUSES.get(first.cause, "inconclusive")
-        return Verdict(kind if first.cause in _NETWORK_CAUSES else "inconclusive", bound, f"No step time was measured, but {first.title[0].lower()}{first.title[1:]}. {first.message}", 0.5, why)
-    return Verdict("inconclusive", bound, "Inconclusive: no step time was measured, and nothing that was read looks wrong.", 0.3, why)
+        return Verdict(
+            kind if first.cause in _NETWORK_CAUSES else "inconclusive",
+            bound,
+            f"No step time was measured, but {first.title[0].lower()}{first.title[1:]}. {first.message}",
+            0.5,
+            why,
+        )
+    return Verdict(
+        "inconclusive",
+        bound,
+        "Inconclusive: no step time was measured, and nothing that was read looks wrong.",
+        0.3,
+        why,
+    )
 
 
 def _by_parts(job: JobSummary, bound: bool | None, why: str) -> Verdict:  # noqa: FBT001 - a value of the report
-    shares = {part: job.share(part) or 0.0 for part in ("idle_input_ns", "idle_host_ns", "exposed_wait_ns", "compute_ns", "exposed_comm_ns")}
+    shares = {
+        part: job.share(part) or 0.0
+        for part in ("idle_input_ns", "idle_host_ns", "exposed_wait_ns", "compute_ns", "exposed_comm_ns")
+    }
     host = shares["idle_host_ns"] + (job.share("idle_sync_ns") or 0.0)
     if job.breakdown.get("compute_ns") is None:
-        return Verdict("inconclusive", bound, "Inconclusive: the traces lost their device records, so device time is unknown.", 0.3, why)
+        return Verdict(
+            "inconclusive",
+            bound,
+            "Inconclusive: the traces lost their device records, so device time is unknown.",
+            0.3,
+            why,
+        )
     if shares["idle_input_ns"] >= _SIGNIFICANT_RATIO and shares["idle_input_ns"] >= host:
-        return Verdict("input", bound, f"The device waits for input {format_ratio(shares['idle_input_ns'])} of the step. {_not_network(bound, why)}", _sure(job, 0.9), why)
+        return Verdict(
+            "input",
+            bound,
+            f"The device waits for input {format_ratio(shares['idle_input_ns'])} of the step. {_not_network(bound, why)}",
+            _sure(job, 0.9),
+            why,
+        )
     if host >= 0.15 and host >= shares["exposed_comm_ns"]:
-        return Verdict("host", bound, f"Host-bound: the device waits for launches {format_ratio(host)} of the step. {_not_network(bound, why)}", _sure(job, 0.85), why)
+        return Verdict(
+            "host",
+            bound,
+            f"Host-bound: the device waits for launches {format_ratio(host)} of the step. {_not_network(bound, why)}",
+            _sure(job, 0.85),
+            why,
+        )
     if shares["exposed_comm_ns"] >= 0.15 and bound is None:
         text = f"Inconclusive: {format_ratio(shares['exposed_comm_ns'])} of the step is communication that nothing hides, but {why}."
         return Verdict("inconclusive", None, text, 0.4, why)
@@ -134,7 +192,9 @@ def _sentence(finding: Finding, cost: int, step: int) -> str:
 
 
 def _network_text(job: JobSummary, findings: Sequence[Finding], blocking: int, step: int) -> str:
-    detail = next((finding for finding in findings if finding.cause in _NETWORK_CAUSES and finding.severity != "info"), None)
+    detail = next(
+        (finding for finding in findings if finding.cause in _NETWORK_CAUSES and finding.severity != "info"), None
+    )
     text = f"Network-bound: transfers that nothing hides block {format_ns(blocking)} of a {format_ns(step)} step ({format_ratio(blocking / (job.span_ns or step))})"
     return f"{text}: {detail.title[0].lower()}{detail.title[1:]}." if detail else f"{text}."
 

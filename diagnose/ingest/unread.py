@@ -21,15 +21,22 @@ def recognise(head: bytes) -> Unread:
     """What an unreadable file is, as far as its first bytes tell."""
     text = head.lstrip(b"\xef\xbb\xbf \t\r\n")
     if text.startswith(b"{") and b'"schema"' in text and (_NODES.search(text) or b'"start_ts"' in text):
-        return Unread("execution-trace", "an execution trace (schema and nodes, no times of device work); a profiler trace is needed")
+        return Unread(
+            "execution-trace",
+            "an execution trace (schema and nodes, no times of device work); a profiler trace is needed",
+        )
     if b"rocprofiler-sdk-tool" in text[:4096]:
         return Unread("rocprof", "a rocprofiler output; export a PyTorch profiler trace instead")
     if head.startswith(b"SQLite format 3"):
-        return Unread("sqlite", "an SQLite file (Nsight Systems exports look like this); export a PyTorch profiler trace instead")
+        return Unread(
+            "sqlite", "an SQLite file (Nsight Systems exports look like this); export a PyTorch profiler trace instead"
+        )
     if b"XPlane" in head[:65536] or b"/host:CPU" in head[:65536] and not _JSON_START.match(text):
         return Unread("jax-xplane", "a JAX/XLA profile (XPlane); only PyTorch profiler traces are read")
     if head.startswith((b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")):
-        return Unread("pickle", "a Python pickle that is no Flight Recorder dump (a memory snapshot?); it is not opened")
+        return Unread(
+            "pickle", "a Python pickle that is no Flight Recorder dump (a memory snapshot?); it is not opened"
+        )
     if head.startswith((b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"%PDF")):
         return Unread("picture", "a picture or document")
     if head.startswith((b"PAR1", b"ARROW1", b"\x7fELF", b"PK\x03\x04")):

@@ -41,7 +41,13 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def build_run(
-    paths: Sequence[str], store: Path, config: Config, options: RunOptions, *, engine: Engine | None = None, progress: Progress | None = None
+    paths: Sequence[str],
+    store: Path,
+    config: Config,
+    options: RunOptions,
+    *,
+    engine: Engine | None = None,
+    progress: Progress | None = None,
 ) -> Path:
     """Read, analyse and publish one run; returns the store's path.
 
@@ -65,7 +71,12 @@ def build_run(
 
 
 def read_sources(
-    paths: Sequence[str], options: RunOptions, scratch: Path, *, engine: Engine | None = None, progress: Progress | None = None
+    paths: Sequence[str],
+    options: RunOptions,
+    scratch: Path,
+    *,
+    engine: Engine | None = None,
+    progress: Progress | None = None,
 ) -> list[SourceResult]:
     """Map every source below the paths; shards lie in ``scratch``."""
     sources = discover(paths)
@@ -122,10 +133,24 @@ def _write_sources(writer: StoreWriter, identified: Identified) -> None:
         "issue",
         pl.DataFrame(
             [
-                {"path": i.path, "code": i.code, "severity": i.severity, "count": i.count, "example": i.example, "byte_offset": i.byte_offset}
+                {
+                    "path": i.path,
+                    "code": i.code,
+                    "severity": i.severity,
+                    "count": i.count,
+                    "example": i.example,
+                    "byte_offset": i.byte_offset,
+                }
                 for i in issues
             ],
-            schema={"path": pl.String, "code": pl.String, "severity": pl.String, "count": pl.Int64, "example": pl.String, "byte_offset": pl.Int64},
+            schema={
+                "path": pl.String,
+                "code": pl.String,
+                "severity": pl.String,
+                "count": pl.Int64,
+                "example": pl.String,
+                "byte_offset": pl.Int64,
+            },
         ),
     )
 
@@ -146,7 +171,13 @@ def _write_traces(writer: StoreWriter, members: Sequence[Member]) -> None:
         if member.host:
             seen[member.host] += 1
         names = [name for name in trace.devices if name]
-        name = names[trace.device] if trace.device is not None and trace.device < len(names) else names[0] if names else None
+        name = (
+            names[trace.device]
+            if trace.device is not None and trace.device < len(names)
+            else names[0]
+            if names
+            else None
+        )
         rows.append(
             {
                 "rank": member.rank, "local_rank": local, "host": member.host, "device": trace.device, "device_name": name,
@@ -168,7 +199,10 @@ def _write_traces(writer: StoreWriter, members: Sequence[Member]) -> None:
     writer.insert(
         "host",
         pl.DataFrame(
-            [{"host": host, "full_name": full[host], "ranks": ranks, "inferred": inferred[host]} for host, ranks in sorted(hosts.items())],
+            [
+                {"host": host, "full_name": full[host], "ranks": ranks, "inferred": inferred[host]}
+                for host, ranks in sorted(hosts.items())
+            ],
             schema={"host": pl.String, "full_name": pl.String, "ranks": pl.List(pl.Int32), "inferred": pl.Boolean},
         ),
     )
@@ -184,7 +218,11 @@ def _write_records(writer: StoreWriter, results: Sequence[SourceResult]) -> None
 def _write_run(writer: StoreWriter, identified: Identified, config: Config, name: str) -> None:
     traces = [member.result.trace for member in identified.members if member.result.trace]
     worlds = [result.identity.world_size for result in identified.results if result.identity.world_size]
-    times = [(r.identity.start_ns, r.identity.end_ns) for r in identified.results if r.trace and r.identity.start_ns and r.identity.end_ns]
+    times = [
+        (r.identity.start_ns, r.identity.end_ns)
+        for r in identified.results
+        if r.trace and r.identity.start_ns and r.identity.end_ns
+    ]
     sources = Counter(trace.step_source for trace in traces)
     ranks = [member.rank for member in identified.members if member.rank >= 0]
     world = max(worlds) if worlds else max(ranks) + 1 if ranks else 1 if len(traces) == 1 else None

@@ -7,12 +7,17 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from diagnose.analysis.cross.clocks import fit_clocks
-from diagnose.analysis.cross.exposed import divide_exposed
+from diagnose.analysis.cross.exposed import call_exposure, divide_exposed
 from diagnose.analysis.cross.groups import GroupConfig, resolve_groups
 from diagnose.analysis.cross.match import match_calls
+from diagnose.analysis.cross.network import instance_tiers, network_tiers
 from diagnose.analysis.cross.rank_work import rank_work
+from diagnose.analysis.cross.references import tier_references
+from diagnose.analysis.cross.replay import build_schedule
 from diagnose.analysis.cross.roles import pipeline_stages
+from diagnose.analysis.cross.suspects import find_suspects, world_suspects
 from diagnose.analysis.cross.waits import MATCHED_RATIO, split_waits
+from diagnose.analysis.cross.what_if import Inputs, what_if
 from diagnose.analysis.cross.who_waits import who_waits
 from diagnose.analysis.step_labels import label_steps
 
@@ -35,19 +40,81 @@ def analyse_across(writer: StoreWriter, members: Sequence[Member], config: Confi
         return
     steps = writer.query("SELECT * FROM step ORDER BY rank, step")
     if not steps.is_empty():
-        steps = label_steps(steps, writer.query("SELECT * FROM breakdown WHERE step >= 0"), writer.query("SELECT rank, lost_capture FROM rank"))
+        steps = label_steps(
+            steps,
+            writer.query("SELECT * FROM breakdown WHERE step >= 0"),
+            writer.query("SELECT rank, lost_capture FROM rank"),
+        )
         writer.replace("step", steps)
     world = sorted(member.rank for member in members if member.rank >= 0)
     matched = _match(writer, members, world)
     if len(world) > 1:
-        _judge_ranks(writer, members, world, matched)
-    del config
+        _judge_ranks(writer, world, matched)
+        _judge_network(writer, members, config)
+        _price(writer)
 
 
-def _judge_ranks(writer: StoreWriter, members: Sequence[Member], world: Sequence[int], calls: pl.DataFrame) -> None:
+_TYPICAL_SQL = """
+WITH mean AS (SELECT name, sum(total_ns) / sum(count) AS each FROM kernel_stat WHERE class IN ('compute', 'cpu_op') AND step IS NOT NULL GROUP BY name)
+SELECT k.rank, k.step, sum(k.count * m.each) AS typical_ns, sum(k.total_ns)::DOUBLE AS actual_ns
+FROM kernel_stat AS k JOIN mean AS m USING (name)
+WHERE k.class IN ('compute', 'cpu_op') AND k.step IS NOT NULL AND k.rank >= 0
+GROUP BY k.rank, k.step ORDER BY k.rank, k.step
+"""
+
+
+def _price(writer: StoreWriter) -> None:
+    """Replay the schedule as it was and as it could be."""
+    calls = writer.query("SELECT rank, call, step, stream, start_ns, dur_ns, collective, is_p2p, exposed_from_ns, exposed_to_ns FROM comm_call WHERE rank >= 0")
+    members = writer.query("SELECT instance, rank, call, start_ns FROM collective_rank")
+    collective = writer.query(
+        "SELECT instance, c.collective, c.members, c.msg_bytes, c.transfer_ns, median(c.transfer_ns) OVER (PARTITION BY c.collective, c.members, c.msg_bytes) AS "
+        "median_ns, t.alpha_ns FROM collective AS c LEFT JOIN (SELECT collective, group_size, max(alpha_ns) AS alpha_ns FROM network_tier GROUP BY ALL) AS t "
+        "ON t.collective = c.collective AND t.group_size = c.members WHERE c.transfer_ns IS NOT NULL"
+    )
+    steps = writer.query("SELECT rank, step, start_ns, end_ns, step_ns FROM step WHERE label = 'normal' AND rank >= 0")
+    if members.is_empty() or steps.is_empty() or collective.is_empty():
+        return
+    schedule = build_schedule(calls, members, collective, steps)
+    if schedule is None:
+        return
+    parts = writer.query("SELECT b.* FROM breakdown AS b JOIN step AS s USING (rank, step) WHERE s.label = 'normal' AND b.rank >= 0 ORDER BY rank, step")
+    inputs = Inputs(
+        parts, writer.query(_TYPICAL_SQL), writer.query("SELECT * FROM rank_work ORDER BY rank"), schedule.alpha_ns, schedule.median_ns,
+        round(float(steps.get_column("step_ns").median() or 0)),  # type: ignore[arg-type]
+    )  # fmt: skip
+    rows, explained = what_if(schedule, inputs)
+    writer.insert("what_if", rows)
+    writer.insert("job_stat", pl.DataFrame({"name": ["replay_explained_ratio"], "value": [explained]}))
+
+
+def _judge_network(writer: StoreWriter, members: Sequence[Member], config: Config) -> None:
+    """Tiers, their cost models, and who makes groups slow."""
+    hosts = {member.rank: member.host for member in members if member.rank >= 0}
+    ranks = writer.query("SELECT instance, rank, exposed_transfer_ns FROM collective_rank")
+    if ranks.is_empty():
+        return
+    tiers = instance_tiers(ranks, hosts, config.topology)
+    exposed = ranks.group_by("instance").agg(pl.col("exposed_transfer_ns").mean())
+    whole = writer.query(
+        "SELECT * FROM collective WHERE transfer_ns IS NOT NULL AND step IS NOT NULL ORDER BY instance"
+    )
+    instances = whole.join(tiers, on="instance").join(exposed, on="instance")
+    references = tier_references(config, writer.query("SELECT * FROM bandwidth_reference"))
+    writer.insert("network_tier", network_tiers(instances, references))
+    crossing = instances.filter(pl.col("tier").is_not_null() & (pl.col("tier") != "intra-node"))
+    suspects = find_suspects(crossing, hosts)
+    if suspects.is_empty() and len(crossing) and crossing.get_column("group_id").n_unique() == 1:
+        suspects = world_suspects(sorted({host for host in hosts.values() if host is not None}))
+    writer.insert("network_suspect", suspects)
+
+
+def _judge_ranks(writer: StoreWriter, world: Sequence[int], calls: pl.DataFrame) -> None:
     """Local work against peers, and who waits for whom."""
     roles = pipeline_stages(calls, world)
-    parts = writer.query("SELECT b.* FROM breakdown AS b JOIN step AS s USING (rank, step) WHERE s.label = 'normal' AND b.rank >= 0 ORDER BY rank, step")
+    parts = writer.query(
+        "SELECT b.* FROM breakdown AS b JOIN step AS s USING (rank, step) WHERE s.label = 'normal' AND b.rank >= 0 ORDER BY rank, step"
+    )
     stats = writer.query(
         "SELECT k.rank, k.class, k.name, k.signature, sum(k.count)::BIGINT AS count, sum(k.total_ns)::BIGINT AS total_ns FROM kernel_stat AS k "
         "JOIN step AS s USING (rank, step) WHERE s.label = 'normal' AND k.rank >= 0 GROUP BY ALL ORDER BY ALL"
@@ -61,10 +128,16 @@ def _judge_ranks(writer: StoreWriter, members: Sequence[Member], world: Sequence
     writer.insert("who_waits", who_waits(collective, writer.query("SELECT * FROM collective_rank"), steps))
     stages = len(set(roles.values()))
     numbers = {"detectable_slowdown_ratio": judged.detectable_ratio, "pipeline_stages": float(stages)}
-    writer.insert("job_stat", pl.DataFrame({"name": list(numbers), "value": list(numbers.values())}, schema={"name": pl.String, "value": pl.Float64}))
-    table = pl.DataFrame({"rank": list(roles), "role": list(roles.values())}, schema={"rank": pl.Int32, "role": pl.Int32})
+    writer.insert(
+        "job_stat",
+        pl.DataFrame(
+            {"name": list(numbers), "value": list(numbers.values())}, schema={"name": pl.String, "value": pl.Float64}
+        ),
+    )
+    table = pl.DataFrame(
+        {"rank": list(roles), "role": list(roles.values())}, schema={"rank": pl.Int32, "role": pl.Int32}
+    )
     writer.replace("rank", writer.query("SELECT * FROM rank").drop("role").join(table, on="rank", how="left"))
-    del members
 
 
 def _match(writer: StoreWriter, members: Sequence[Member], world: Sequence[int]) -> pl.DataFrame:
@@ -86,15 +159,26 @@ def _match(writer: StoreWriter, members: Sequence[Member], world: Sequence[int])
     if not matched.members.is_empty():
         waits = split_waits(matched.members, matched.calls, clocks, clock_of)
         writer.insert("collective", waits.collective.drop("is_p2p"))
-        writer.insert("collective_rank", waits.collective_rank)
-        sure = waits.coverage.filter(pl.col("matched_ratio") >= MATCHED_RATIO).select("group_id", "is_p2p", sure=pl.lit(value=True))
+        exposure = call_exposure(calls, waits.collective_rank)
+        writer.insert("collective_rank", waits.collective_rank.join(exposure, on=["instance", "rank"], how="left"))
+        sure = waits.coverage.filter(pl.col("matched_ratio") >= MATCHED_RATIO).select(
+            "group_id", "is_p2p", sure=pl.lit(value=True)
+        )
         whole = pl.col("transfer_ns").is_not_null() & pl.col("sure").fill_null(value=False)
-        instances = waits.collective.join(sure, on=["group_id", "is_p2p"], how="left").select("instance", whole.alias("certain"))
+        instances = waits.collective.join(sure, on=["group_id", "is_p2p"], how="left").select(
+            "instance", whole.alias("certain")
+        )
         believed = waits.collective_rank.join(instances, on="instance").select("rank", "call", "wait_ns", "certain")
     breakdown = writer.query("SELECT * FROM breakdown ORDER BY rank, step")
     alone = matched.groups.filter(pl.col("size") == 1).get_column("group_id").to_list()
-    own = matched.calls.filter(pl.col("group_id").is_in(alone)).select("rank", "call", pl.lit(0, pl.Int64).alias("wait_ns"), pl.lit(value=True).alias("certain"))
-    divided = divide_exposed(breakdown.drop("exposed_wait_ns", "exposed_transfer_ns", "exposed_transfer_max_ns"), calls, pl.concat([believed, own]))
+    own = matched.calls.filter(pl.col("group_id").is_in(alone)).select(
+        "rank", "call", pl.lit(0, pl.Int64).alias("wait_ns"), pl.lit(value=True).alias("certain")
+    )
+    divided = divide_exposed(
+        breakdown.drop("exposed_wait_ns", "exposed_transfer_ns", "exposed_transfer_max_ns"),
+        calls,
+        pl.concat([believed, own]),
+    )
     writer.replace("breakdown", divided)
     return matched.calls
 

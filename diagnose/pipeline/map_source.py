@@ -43,7 +43,9 @@ def map_source(task: MapTask) -> SourceResult:
     except DiagnoseError as error:
         return _without_content(source, "unreadable", "failed", str(error), started)
     except MemoryError:
-        return _without_content(source, "unreadable", "failed", "not enough memory to read it; use fewer --jobs", started)
+        return _without_content(
+            source, "unreadable", "failed", "not enough memory to read it; use fewer --jobs", started
+        )
     return _finished(result, started)
 
 
@@ -73,7 +75,13 @@ def _map_trace(task: MapTask) -> SourceResult:
     issues = [*decoded.issues, *_trace_issues(decoded.truncated, reduced.lost_capture, reduced.devices, source.label)]
     if header.rank is not None and named is not None and named[0] != header.rank:
         issues.append(
-            Issue("rank_name_differs", "info", 1, f"the name says rank {named[0]}, the content rank {header.rank}; the content holds", source.label)
+            Issue(
+                "rank_name_differs",
+                "info",
+                1,
+                f"the name says rank {named[0]}, the content rank {header.rank}; the content holds",
+                source.label,
+            )
         )
     problem = next((issue.example for issue in issues if issue.severity != "info"), None)
     return SourceResult(
@@ -102,7 +110,15 @@ def _trace_issues(truncated: bool, lost: str | None, devices: int, path: str) ->
     if lost:
         issues.append(Issue("lost_capture", "warning", 1, f"{lost}: device time is unknown, not idle", path))
     if devices > 1:
-        issues.append(Issue("several_devices", "info", devices, f"{devices} devices in one trace; the busiest one is split into steps", path))
+        issues.append(
+            Issue(
+                "several_devices",
+                "info",
+                devices,
+                f"{devices} devices in one trace; the busiest one is split into steps",
+                path,
+            )
+        )
     del truncated
     return issues
 
@@ -122,7 +138,11 @@ def _map_records(task: MapTask, readers: list[Format]) -> SourceResult:
                 issues.append(record)
             else:
                 outcomes.append(record)
-    best = max(outcomes, key=lambda item: item.rows) if outcomes else Outcome(status="failed", rows=0, problem="the reader said nothing")
+    best = (
+        max(outcomes, key=lambda item: item.rows)
+        if outcomes
+        else Outcome(status="failed", rows=0, problem="the reader said nothing")
+    )
     identity = best.identity
     for other in outcomes:
         identity = _merged(identity, other.identity)
@@ -134,7 +154,10 @@ def _map_records(task: MapTask, readers: list[Format]) -> SourceResult:
 
 def _merged(first: Identity, second: Identity) -> Identity:
     return Identity(
-        **{name: getattr(first, name) if getattr(first, name) is not None else getattr(second, name) for name in Identity.__struct_fields__}
+        **{
+            name: getattr(first, name) if getattr(first, name) is not None else getattr(second, name)
+            for name in Identity.__struct_fields__
+        }
     )
 
 

@@ -43,7 +43,9 @@ def assemble(tables: Tables, config: Config, rules: RuleBook | None = None) -> D
 def _run(tables: Tables, job: JobSummary | None) -> dict[str, Any]:
     run = tables.frame("run").row(0, named=True)
     ranks = tables.query("SELECT rank FROM rank WHERE rank >= 0 ORDER BY rank").get_column("rank").to_list()
-    steps = tables.query("SELECT step, min(start_ns) AS start, bool_or(label = 'normal') AS used, max(why) AS why FROM step GROUP BY step ORDER BY start, step")
+    steps = tables.query(
+        "SELECT step, min(start_ns) AS start, bool_or(label = 'normal') AS used, max(why) AS why FROM step GROUP BY step ORDER BY start, step"
+    )
     world = run["world_size"]
     hosts = tables.query("SELECT host, ranks FROM host ORDER BY host")
     missing = sorted(set(range(world)) - set(ranks)) if world and ranks else []
@@ -59,7 +61,12 @@ def _run(tables: Tables, job: JobSummary | None) -> dict[str, Any]:
 
 
 def _verdict(verdict: Verdict) -> dict[str, Any]:
-    return {"bottleneck": verdict.bottleneck, "network_bound": verdict.network_bound, "text": verdict.text, "confidence": verdict.confidence}
+    return {
+        "bottleneck": verdict.bottleneck,
+        "network_bound": verdict.network_bound,
+        "text": verdict.text,
+        "confidence": verdict.confidence,
+    }
 
 
 def _step_time(tables: Tables, job: JobSummary | None) -> dict[str, Any]:
@@ -80,8 +87,14 @@ def _step_time(tables: Tables, job: JobSummary | None) -> dict[str, Any]:
         "steps_used": job.steps_used,
         "median_ns": job.step_ns if job.steps_used else None,
         "breakdown": {**job.breakdown, "blocking_comm_ns": job.blocking_ns},
-        "trace": {_trace_key(row["rank"]): {"span_ns": row["span_ns"], **{part: row[part] for part in PARTS}} for row in whole.iter_rows(named=True)},
-        "per_rank": [{**row, "rank": _rank(row["rank"])} for row in job.per_rank.select("rank", "host", "step_ns", *PARTS).iter_rows(named=True)],
+        "trace": {
+            _trace_key(row["rank"]): {"span_ns": row["span_ns"], **{part: row[part] for part in PARTS}}
+            for row in whole.iter_rows(named=True)
+        },
+        "per_rank": [
+            {**row, "rank": _rank(row["rank"])}
+            for row in job.per_rank.select("rank", "host", "step_ns", *PARTS).iter_rows(named=True)
+        ],
         "per_step": [{**row, "rank": _rank(row["rank"])} for row in per_step.iter_rows(named=True)],
     }
 

@@ -18,6 +18,7 @@ COMPUTE, COMM, MEMCPY, MEMSET = 0, 1, 2, 3
 CLASS_NAMES = ("compute", "comm", "memcpy", "memset")
 
 NO_CORRELATION = -1
+NO_SHAPE = -1
 UNKNOWN = np.iinfo(np.int64).min
 """Stands for an absent integer in a column."""
 
@@ -41,6 +42,7 @@ class Calls(NamedTuple):
     """Host events of one kind (runtime calls, operators, annotations), ordered by start.
 
     ``ref`` is the correlation of a runtime call; for operators and annotations it points into comm_args, -1 for none.
+    Operators of runs without a device have a hash of their input dimensions there, always below -1.
     """
 
     start_ns: NDArray[np.int64]

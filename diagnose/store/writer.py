@@ -80,7 +80,9 @@ class StoreWriter:
         """Append Parquet shards that lack the rank; ``files`` gives it for each."""
         import polars as pl
 
-        owners = pl.DataFrame({"file": list(files), "rank": list(files.values())}, schema={"file": pl.String, "rank": pl.Int32})
+        owners = pl.DataFrame(
+            {"file": list(files), "rank": list(files.values())}, schema={"file": pl.String, "rank": pl.Int32}
+        )
         self._connection.register("owners", owners)
         try:
             self._execute(

@@ -27,7 +27,10 @@ def read(run: Run, tmp_path: Path) -> Callable[..., Run]:
 
     def make(text: str = "", **files: str) -> Run:
         paths = []
-        for name, content in {**({"job.log": text} if text else {}), **{f"{key}.log": value for key, value in files.items()}}.items():
+        for name, content in {
+            **({"job.log": text} if text else {}),
+            **{f"{key}.log": value for key, value in files.items()},
+        }.items():
             path = tmp_path / name
             path.write_text(content, encoding="utf-8")
             paths.append(path)

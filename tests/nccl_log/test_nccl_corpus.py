@@ -56,7 +56,9 @@ def test_sizes_of_the_corpus(item: dict[str, Any], run: Run) -> None:
     run.read([SHARED / "nccl_logs" / item["file"]])
     expected, observed = item["expected"], item["observed"]
 
-    devices = run.query("SELECT nic::VARCHAR AS nic, sum(lines)::BIGINT AS n FROM channel WHERE family = 'NET' GROUP BY 1")
+    devices = run.query(
+        "SELECT nic::VARCHAR AS nic, sum(lines)::BIGINT AS n FROM channel WHERE family = 'NET' GROUP BY 1"
+    )
     assert dict(devices.iter_rows()) == observed["net_dev_lines"]
     hosts = run.query("SELECT DISTINCT host FROM comm_process WHERE host IS NOT NULL")
     assert hosts.height == observed["hosts_in_file"]

@@ -1,8 +1,10 @@
+# ruff: noqa: E501 - log lines stand as they are printed
 """Damage of any kind: lines cut anywhere, two lines joined, any text in front. Nothing crashes, no transport is invented."""
 
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -95,7 +97,7 @@ def test_two_lines_joined_over_the_corpus() -> None:
         text = (SHARED / "nccl_logs" / item["file"]).read_text(encoding="utf-8", errors="replace")
         known, _ = read_text(text)
         rows = text.splitlines()
-        glued = "\n".join(first + second for first, second in zip(rows, rows[1:], strict=False))
+        glued = "\n".join(first + second for first, second in pairwise(rows))
         kinds, _ = read_text(glued)
         assert all(whole_or_cut_at_a_separator(kind, known) for kind in kinds), item["file"]
 

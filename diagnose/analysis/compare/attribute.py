@@ -31,8 +31,12 @@ WORDS = {
 _ECHO_RATIO = 0.5
 """A rank whose own work grew by half of what the others wait more explains their waiting."""
 
+_BESIDE_RATIO = 0.2
 
-def attribute(outcome: Outcome, parts: Sequence[PartItem], ranks: Sequence[RankItem], hosts: Sequence[HostItem]) -> Attribution:
+
+def attribute(
+    outcome: Outcome, parts: Sequence[PartItem], ranks: Sequence[RankItem], hosts: Sequence[HostItem]
+) -> Attribution:
     """The part with the largest confirmed share of the change, in the direction of the change."""
     if outcome.change not in ("regression", "improvement"):
         return Attribution()
@@ -40,24 +44,48 @@ def attribute(outcome: Outcome, parts: Sequence[PartItem], ranks: Sequence[RankI
     total = outcome.new_ns - outcome.base_ns
     pace = _largest(parts, "critical", sign) or _largest(parts, "median", sign)
     if pace is None or pace.change_ns is None:
-        text = "No part of the step changed beyond chance: the change is spread over several." if parts else "Without traces no part can be named."
+        text = (
+            "No part of the step changed beyond chance: the change is spread over several."
+            if parts
+            else "Without traces no part can be named."
+        )
         return Attribution(text=text)
     culprits = [item for item in ranks if item.changed and sign * (item.change_ns or 0) > 0]
     middle = next((item.change_ns or 0.0 for item in parts if item.view == "median" and item.part == pace.part), 0.0)
     most = culprits[0] if sign > 0 and culprits else culprits[-1] if culprits else None
-    alone = most is not None and abs(most.change_ns or 0) >= _ECHO_RATIO * abs(pace.change_ns - middle) > 0 and abs(middle) < _ECHO_RATIO * abs(pace.change_ns)
+    alone = (
+        most is not None
+        and abs(most.change_ns or 0) >= _ECHO_RATIO * abs(pace.change_ns - middle) > 0
+        and abs(middle) < _ECHO_RATIO * abs(pace.change_ns)
+    )
     chosen = culprits if alone else []
     named = _hosts(chosen, hosts, sign)
     part = most.part if alone and most is not None and most.part else pace.part
     change = pace.change_ns
     where = _where(chosen, named) if alone else ""
-    text = f"{WORDS[part][0].upper()}{WORDS[part][1:]}{where} took {format_ns(abs(change))} {'more' if sign > 0 else 'less'}"
-    text += f" ({format_ratio(change / total)} of the change)" if total else ""
-    text += "; the other ranks wait for it." if alone and sign > 0 else "."
+    text = f"{WORDS[part][0].upper()}{WORDS[part][1:]}{where} took {format_ns(abs(change))} {'more' if sign > 0 else 'less'} ({_share(change, total)})"
+    others = [item for item in parts if _beside(item, pace, total)]
+    for item in others:
+        text += f", {WORDS[item.part]} {format_ns(abs(item.change_ns or 0))}"
+    text += f"; the other ranks wait for {'it' if len(chosen) == 1 else 'them'}." if alone and sign > 0 else "."
     return Attribution(
-        part=part, change_ns=change, share=change / total if total else None, ranks=tuple(sorted(item.rank for item in chosen)), hosts=named,
+        part=part, change_ns=change, share=change / total if total else None, also=tuple(item.part for item in others), ranks=tuple(sorted(item.rank for item in chosen)), hosts=named,
         others_wait=alone, text=text,
     )  # fmt: skip
+
+
+def _share(change: float, total: float) -> str:
+    """Parts of different ranks' paths can add up to more than the step's change."""
+    return "all of the change" if change / total >= 1 else f"{format_ratio(change / total)} of the change"
+
+
+def _beside(item: PartItem, main: PartItem, total: float) -> bool:
+    return (
+        item.view == main.view
+        and item.part != main.part
+        and item.changed
+        and (item.change_ns or 0.0) / total >= _BESIDE_RATIO
+    )
 
 
 def _largest(parts: Sequence[PartItem], view: str, sign: int) -> PartItem | None:

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 SAME_KERNELS_RATIO = 0.7
 """Overlap of launches by kernel name: half the layers give 0.5, another library version of one model 0.8 and more."""
-SAME_MODEL_KERNELS_RATIO = 0.2
-"""With equal traffic per step so little suffices: the gradients are the same, the kernels were rewritten."""
+SAME_MODEL_KERNELS_RATIO = 0.5
+"""With equal traffic per step this suffices: the gradients are the same, kernels were rewritten or fused."""
 SAME_SHAPES_RATIO = 0.3
 """Overlap of the same by signature (grid and block), below which the shapes are others: batch or sequence length."""
-SAME_BYTES_RATIO = 0.05
+SAME_BYTES_RATIO = 0.03
 SAME_WORK_RATIO = 0.03
 
 
@@ -58,7 +58,12 @@ def _size(base: RunFacts, new: RunFacts) -> list[str]:
     reasons = []
     if base.world_size != new.world_size and base.world_size and new.world_size:
         reasons.append(f"world size {base.world_size} against {new.world_size}")
-    if base.work and new.work and base.work.unit == new.work.unit and abs(new.work.per_step / base.work.per_step - 1) > SAME_WORK_RATIO:
+    if (
+        base.work
+        and new.work
+        and base.work.unit == new.work.unit
+        and abs(new.work.per_step / base.work.per_step - 1) > SAME_WORK_RATIO
+    ):
         reasons.append(f"other batch: {base.work.per_step:.6g} {base.work.unit} a step against {new.work.per_step:.6g}")
     return reasons
 
@@ -68,9 +73,15 @@ def _model(base: RunFacts, new: RunFacts, *, per_work: bool) -> list[str]:
     if names is None:
         return []
     resized = base.world_size != new.world_size
-    same_bytes = None if base.comm_bytes is None or new.comm_bytes is None or resized else abs(new.comm_bytes / base.comm_bytes - 1) <= SAME_BYTES_RATIO
+    same_bytes = (
+        None
+        if base.comm_bytes is None or new.comm_bytes is None or resized
+        else abs(new.comm_bytes / base.comm_bytes - 1) <= SAME_BYTES_RATIO
+    )
     if names < (SAME_MODEL_KERNELS_RATIO if same_bytes else SAME_KERNELS_RATIO):
-        return [f"other kernel set: only {format_ratio(names)} of the launches have the same kernel names, so another model (or --same-model)"]
+        return [
+            f"other kernel set: only {format_ratio(names)} of the launches have the same kernel names, so another model (or --same-model)"
+        ]
     if same_bytes is False and not per_work:
         return [
             f"other traffic: a rank sends {format_bytes(base.comm_bytes)} a step against {format_bytes(new.comm_bytes)}, so another model size, "
@@ -91,7 +102,9 @@ def overlap(base: Sequence[RunFacts], new: Sequence[RunFacts], key: str) -> floa
     common = sorted(set(before.get_column("rank")) & set(after.get_column("rank")))
     ratios = []
     for rank in common:
-        sides = [frame.filter(pl.col("rank") == rank).group_by(key).agg(pl.col("count").sum()) for frame in (before, after)]
+        sides = [
+            frame.filter(pl.col("rank") == rank).group_by(key).agg(pl.col("count").sum()) for frame in (before, after)
+        ]
         joined = sides[0].join(sides[1], on=key, how="full", coalesce=True, suffix="_new").fill_null(0.0)
         most = float(joined.select(pl.max_horizontal("count", "count_new").sum()).item())
         least = float(joined.select(pl.min_horizontal("count", "count_new").sum()).item())

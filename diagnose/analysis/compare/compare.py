@@ -80,7 +80,9 @@ def _gaps(context: Context, parts: Sequence[object]) -> list[str]:
     if not parts:
         gaps.append("Parts of the step: not every run has traces with steps.")
     elif not all(len(run.critical) for run in runs):
-        gaps.append("Waiting against transfer: collectives of some ranks are missing in at least one run, so only their sum is compared.")
+        gaps.append(
+            "Waiting against transfer: collectives of some ranks are missing in at least one run, so only their sum is compared."
+        )
     if any(run.kernels.is_empty() for run in runs):
         gaps.append("Kernels: at least one run has none.")
     if not all(run.transports for run in runs):

@@ -12,7 +12,6 @@ from diagnose.analysis.compare.stats import median_error
 from diagnose.analysis.summary import summarise
 
 if TYPE_CHECKING:
-
     from diagnose.analysis.summary import JobSummary
 
 PARTS = (
@@ -100,16 +99,25 @@ def read_run(tables: Tables, store: str) -> RunFacts:
     )  # fmt: skip
 
 
-def _step_time(job: JobSummary | None, steps: pl.DataFrame, logged: pl.DataFrame) -> tuple[float | None, int, float, str]:
+def _step_time(
+    job: JobSummary | None, steps: pl.DataFrame, logged: pl.DataFrame
+) -> tuple[float | None, int, float, str]:
     """Median step of the traces; else of the training log."""
     if job is not None and job.steps_used and job.step_ns:
-        per_step = steps.filter(pl.col("label") == "normal").group_by("step").agg(pl.col("step_ns").median()).sort("step")
+        per_step = (
+            steps.filter(pl.col("label") == "normal").group_by("step").agg(pl.col("step_ns").median()).sort("step")
+        )
         error = median_error(per_step.get_column("step_ns").drop_nulls().to_numpy().astype(float))
         return float(job.step_ns), job.steps_used, UNKNOWN_ERROR if error is None else error, "steps of the traces"
     times = logged.get_column("step_time_ns").drop_nulls().to_numpy().astype(float)
     if len(times):
         error = median_error(times)
-        return float(np.median(times)), len(times), UNKNOWN_ERROR if error is None else error, "steps of the training log"
+        return (
+            float(np.median(times)),
+            len(times),
+            UNKNOWN_ERROR if error is None else error,
+            "steps of the training log",
+        )
     return None, 0, UNKNOWN_ERROR, "nothing"
 
 
@@ -134,7 +142,9 @@ def _work(logged: pl.DataFrame, world: int | None) -> Work | None:
     per_device = unit.endswith(_GPU_UNITS)
     if not unit.startswith(("tokens", "samples")) or (per_device and not world):
         return None
-    middle = float(np.median(rows.get_column("throughput").to_numpy() * rows.get_column("step_time_ns").to_numpy() / 1e9))
+    middle = float(
+        np.median(rows.get_column("throughput").to_numpy() * rows.get_column("step_time_ns").to_numpy() / 1e9)
+    )
     return Work(middle * (world or 1) if per_device else middle, unit.split("/")[0]) if middle > 0 else None
 
 
@@ -155,7 +165,9 @@ def _median_view(ranks: pl.DataFrame) -> pl.DataFrame:
 def _critical_view(ranks: pl.DataFrame) -> pl.DataFrame:
     """The parts of the rank that waited least in each step: what sets the pace; empty where waits are unknown."""
     known = ranks.filter(pl.col("exposed_wait_ns").is_not_null()).sort("step", "exposed_wait_ns", "rank")
-    return known.group_by("step", maintain_order=True).agg(pl.col("rank").first(), *(pl.col(part).first() for part in PARTS))
+    return known.group_by("step", maintain_order=True).agg(
+        pl.col("rank").first(), *(pl.col(part).first() for part in PARTS)
+    )
 
 
 _KERNELS = """
@@ -221,7 +233,9 @@ def _settings(tables: Tables, run: dict[str, Any]) -> dict[str, str]:
         ("network", "network"),
         ("network plugin", "plugin"),
     ):
-        values = tables.query(f"SELECT DISTINCT {column}::VARCHAR AS v FROM comm_process WHERE {column} IS NOT NULL ORDER BY 1")
+        values = tables.query(
+            f"SELECT DISTINCT {column}::VARCHAR AS v FROM comm_process WHERE {column} IS NOT NULL ORDER BY 1"
+        )
         found[label] = ", ".join(values.get_column("v").to_list()) or None
     env = tables.query(
         "SELECT name, string_agg(DISTINCT value, ', ' ORDER BY value) AS value FROM comm_env GROUP BY name ORDER BY name"
@@ -232,5 +246,3 @@ def _settings(tables: Tables, run: dict[str, Any]) -> dict[str, str]:
 
 def _parallelism(text: str) -> str:
     return " x ".join(f"{key} {size}" for key, size in sorted(msgspec.json.decode(text).items()))
-
-

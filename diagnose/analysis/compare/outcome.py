@@ -34,7 +34,7 @@ def judge(context: Context, margin: float) -> Outcome:
     unit = context.base[0].unit
     return Outcome(
         change=change, text=_text(change, effect, margin, unit), effect_ratio=math.expm1(effect.change), interval=(low, high),
-        equivalence_interval=(math.expm1(effect.equivalence[0]), math.expm1(effect.equivalence[1])), margin_ratio=margin, p_value=effect.p_value,
+        equivalence_interval=(math.expm1(effect.equivalence[0]), math.expm1(effect.equivalence[1])), margin_ratio=margin, bound_ratio=bound(effect), p_value=effect.p_value,
         smallest_effect_ratio=math.expm1(effect.smallest), method=effect.method, between_run_sd_ratio=effect.sd,
         base_ns=math.exp(sum(base.values) / len(base.values)), new_ns=math.exp(sum(new.values) / len(new.values)), unit=unit,
         measured_from=context.base[0].measured_from, detail=_detail(context, effect),
@@ -51,12 +51,17 @@ def _text(change: Change, effect: Effect, margin: float, unit: str) -> str:
         return f"No change beyond {format_ratio(margin)}: the {per} differs by {signed(ratio)} (90 % interval {ends})."
     if change == "inconclusive":
         return (
-            f"Cannot tell: the {per} differs by {signed(ratio)}, {spread}; these runs would show a change of "
-            f"{format_ratio(math.expm1(effect.smallest))} or more."
+            f"No change shown: the {per} differs by {signed(ratio)}, {spread}. A change beyond {format_ratio(bound(effect))} is ruled out; "
+            f"these runs would show one of {format_ratio(math.expm1(effect.smallest))} or more."
         )
     word = "slower" if change == "regression" else "faster"
     size = ratio if change == "regression" else -ratio
     return f"{format_ratio(size)} {word} ({per} time {signed(ratio)}, {spread})."
+
+
+def bound(effect: Effect) -> float:
+    """The smallest margin beyond which a change is ruled out (90 % interval)."""
+    return max(-math.expm1(effect.equivalence[0]), math.expm1(effect.equivalence[1]))
 
 
 def signed(ratio: float) -> str:

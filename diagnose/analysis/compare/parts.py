@@ -35,8 +35,15 @@ class Context(NamedTuple):
 def compare_parts(context: Context, view: Literal["median", "critical"]) -> tuple[PartItem, ...]:
     """Every part both sides know, largest change first."""
     columns = _known(context, view)
-    samples = {part: (_sample(context, context.base, part, view), _sample(context, context.new, part, view)) for part in columns}
-    tested = {part: effect for part, (base, new) in samples.items() if (effect := _tested(base, new, context.prior_sd)) is not None}
+    samples = {
+        part: (_sample(context, context.base, part, view), _sample(context, context.new, part, view))
+        for part in columns
+    }
+    tested = {
+        part: effect
+        for part, (base, new) in samples.items()
+        if (effect := _tested(base, new, context.prior_sd)) is not None
+    }
     corrected = dict(zip(tested, holm([effect.p_value for effect in tested.values()]), strict=True))
     items = []
     for part, (base, new) in samples.items():
@@ -67,12 +74,18 @@ def _known(context: Context, view: str) -> list[str]:
         return []
     known = [part for part in PARTS if all(frame.get_column(part).null_count() * 2 <= len(frame) for frame in frames)]
     split = "exposed_wait_ns" in known and "exposed_transfer_ns" in known
-    return [part for part in known if part not in (("exposed_comm_ns",) if split else ("exposed_wait_ns", "exposed_transfer_ns"))]
+    return [
+        part
+        for part in known
+        if part not in (("exposed_comm_ns",) if split else ("exposed_wait_ns", "exposed_transfer_ns"))
+    ]
 
 
 def _sample(context: Context, runs: Iterable[RunFacts], part: str, view: str) -> Sample:
     frames = [(run.parts if view == "median" else run.critical, run.scale) for run in runs]
-    return share_sample(context.step, [frame.get_column(part).drop_nulls().to_numpy() * scale for frame, scale in frames])
+    return share_sample(
+        context.step, [frame.get_column(part).drop_nulls().to_numpy() * scale for frame, scale in frames]
+    )
 
 
 def share_sample(step: float, series: Sequence[NDArray[Any]]) -> Sample:
@@ -102,7 +115,9 @@ def compare_ranks(context: Context) -> tuple[RankItem, ...]:
         return ()
     split = len(context.base)
     own = [_beyond_median(table, common) for table in tables]
-    samples = {rank: (_rank_sample(context, own[:split], rank), _rank_sample(context, own[split:], rank)) for rank in common}
+    samples = {
+        rank: (_rank_sample(context, own[:split], rank), _rank_sample(context, own[split:], rank)) for rank in common
+    }
     effects = {rank: difference(*pair, prior_sd=context.prior_sd) for rank, pair in samples.items()}
     adjusted = dict(zip(effects, holm([effect.p_value if effect else 1.0 for effect in effects.values()]), strict=True))
     hosts = _hosts(context.new)
@@ -131,7 +146,9 @@ def _beyond_median(table: Mapping[int, NDArray[Any]], common: Sequence[int]) -> 
 
 
 def _rank_sample(context: Context, runs: Sequence[Mapping[int, tuple[float, float]]], rank: int) -> Sample:
-    return Sample(tuple(run[rank][0] / context.step for run in runs), tuple(run[rank][1] / context.step for run in runs))
+    return Sample(
+        tuple(run[rank][0] / context.step for run in runs), tuple(run[rank][1] / context.step for run in runs)
+    )
 
 
 def _grown_part(context: Context, rank: int) -> str | None:

@@ -117,6 +117,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     interval: tuple[float, float]
     equivalence_interval: tuple[float, float]
     margin_ratio: float
+    bound_ratio: float
+    """A change beyond this, up or down, is ruled out."""
     p_value: float
     smallest_effect_ratio: float
     method: str
@@ -135,6 +137,8 @@ class Attribution(msgspec.Struct, frozen=True, kw_only=True):
     change_ns: float | None = None
     share: float | None = None
     """Of the step's change."""
+    also: tuple[str, ...] = ()
+    """Other parts with at least a fifth of the change."""
     ranks: tuple[int, ...] = ()
     hosts: tuple[str, ...] = ()
     others_wait: bool = False

@@ -59,7 +59,11 @@ def compare_settings(base: Sequence[RunFacts], new: Sequence[RunFacts]) -> tuple
             found.append(Setting(what=what, base=before, new=after))
     names_kept = overlap(base, new, "name")
     if names_kept is not None and names_kept < REWRITTEN_RATIO:
-        found.append(Setting(what="kernels", base="", new=f"{format_ratio(names_kept)} of the launches have the same kernel names"))
+        found.append(
+            Setting(
+                what="kernels", base="", new=f"{format_ratio(names_kept)} of the launches have the same kernel names"
+            )
+        )
     return tuple(found)
 
 
@@ -72,5 +76,7 @@ _MEASURED: dict[str, Callable[[RunFacts], str | None]] = {
     "world size": lambda run: None if run.world_size is None else str(run.world_size),
     "ranks seen": lambda run: str(len(run.ranks_seen)) if run.ranks_seen else None,
     "work per step": lambda run: None if run.work is None else f"{run.work.per_step:.3g} {run.work.unit}",
-    "collective traffic per step and rank": lambda run: None if run.comm_bytes is None else format_bytes(run.comm_bytes),
+    "collective traffic per step and rank": lambda run: (
+        None if run.comm_bytes is None else format_bytes(run.comm_bytes)
+    ),
 }

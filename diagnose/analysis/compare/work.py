@@ -39,7 +39,14 @@ def compare_kernels(context: Context, rank: int | None = None) -> tuple[KernelIt
     """Signatures by the time they cost more; of the median rank that runs them, or of one rank."""
     sides = [[_kernel_rows(run, rank) for run in runs] for runs in (context.base, context.new)]
 
-    def build(key: tuple[Any, ...], state: str, ratio: float | None, base: _Row | None, new: _Row | None, fields: dict[str, Any]) -> KernelItem:
+    def build(
+        key: tuple[Any, ...],
+        state: str,
+        ratio: float | None,
+        base: _Row | None,
+        new: _Row | None,
+        fields: dict[str, Any],
+    ) -> KernelItem:
         known = new or base
         return KernelItem(
             name=str(known.extra["name"] if known else ""), signature=f"{int(key[0]) & (2**64 - 1):016x}", state=state, ratio=ratio, rank=rank,  # type: ignore[arg-type]
@@ -53,7 +60,14 @@ def compare_collectives(context: Context) -> tuple[CollectiveItem, ...]:
     """Transfer of one call, by what it costs more a step."""
     sides = [[_collective_rows(run) for run in runs] for runs in (context.base, context.new)]
 
-    def build(key: tuple[Any, ...], state: str, ratio: float | None, base: _Row | None, new: _Row | None, fields: dict[str, Any]) -> CollectiveItem:
+    def build(
+        key: tuple[Any, ...],
+        state: str,
+        ratio: float | None,
+        base: _Row | None,
+        new: _Row | None,
+        fields: dict[str, Any],
+    ) -> CollectiveItem:
         return CollectiveItem(
             collective=str(key[0]), group_size=key[1], tier=key[2], msg_bytes=key[3], state=state, ratio=ratio,  # type: ignore[arg-type]
             calls_base=None if base is None else base.extra["calls"], calls_new=None if new is None else new.extra["calls"],
@@ -65,13 +79,19 @@ def compare_collectives(context: Context) -> tuple[CollectiveItem, ...]:
 
 def _kernel_rows(run: RunFacts, rank: int | None) -> Rows:
     frame = run.kernels if rank is None else run.kernels.filter(pl.col("rank") == rank)
-    error = pl.when(pl.col("steps") >= 3).then(1.86 * pl.col("mad_ns") / pl.col("total_ns") / pl.col("steps").sqrt()).otherwise(0.0)
+    error = (
+        pl.when(pl.col("steps") >= 3)
+        .then(1.86 * pl.col("mad_ns") / pl.col("total_ns") / pl.col("steps").sqrt())
+        .otherwise(0.0)
+    )
     grouped = (
         frame.filter(pl.col("total_ns") > 0).group_by("signature")
         .agg(pl.col("name").sort().first(), pl.col("total_ns").median(), pl.col("count").median(), error.median().alias("error"))
     )  # fmt: skip
     return {
-        (row["signature"],): _Row(row["total_ns"] * run.scale, row["error"], {"name": row["name"], "count": row["count"]})
+        (row["signature"],): _Row(
+            row["total_ns"] * run.scale, row["error"], {"name": row["name"], "count": row["count"]}
+        )
         for row in grouped.iter_rows(named=True)
     }
 
@@ -81,13 +101,19 @@ def _collective_rows(run: RunFacts) -> Rows:
     for row in run.collectives.iter_rows(named=True):
         if row["transfer_ns"] is None or row["transfer_ns"] <= 0:
             continue
-        error = 1.86 * row["mad_ns"] / row["transfer_ns"] / math.sqrt(row["seen"]) if row["seen"] >= 3 else COLLECTIVE_SD
+        error = (
+            1.86 * row["mad_ns"] / row["transfer_ns"] / math.sqrt(row["seen"]) if row["seen"] >= 3 else COLLECTIVE_SD
+        )
         key = (row["collective"], row["group_size"], row["tier"], row["msg_bytes"])
-        rows[key] = _Row(row["transfer_ns"] * run.scale, error, {"calls": row["calls"] or 1.0, "wait_ns": row["wait_ns"]})
+        rows[key] = _Row(
+            row["transfer_ns"] * run.scale, error, {"calls": row["calls"] or 1.0, "wait_ns": row["wait_ns"]}
+        )
     return rows
 
 
-def _compare(context: Context, base: Sequence[Rows], new: Sequence[Rows], prior_sd: float, build: Callable[..., _T]) -> list[_T]:
+def _compare(
+    context: Context, base: Sequence[Rows], new: Sequence[Rows], prior_sd: float, build: Callable[..., _T]
+) -> list[_T]:
     """Items for keys of at least a small share of the step, what grew most first."""
     keys = sorted({key for rows in (*base, *new) for key in rows}, key=repr)
     common, lonely = [], []
@@ -104,7 +130,9 @@ def _compare(context: Context, base: Sequence[Rows], new: Sequence[Rows], prior_
     for (key, before, after, effect), p in zip(common, corrected, strict=True):
         first, second = _mean(before), _mean(after)
         fields = _fields(context, first, second, effect, p)
-        items.append((fields["change_ns"], build(key, "both", second.time_ns / first.time_ns - 1, first, second, fields)))
+        items.append(
+            (fields["change_ns"], build(key, "both", second.time_ns / first.time_ns - 1, first, second, fields))
+        )
     for key, before, after in lonely:
         first, second = (_mean(before) if before else None), (_mean(after) if after else None)
         change = (_cost(second) if second else 0.0) - (_cost(first) if first else 0.0)

@@ -16,7 +16,13 @@ _ONE_WAY = ("all_gather", "reduce_scatter", "all_to_all", "all_to_allv", "gather
 def busbw_factor(collective: pl.Expr, size: pl.Expr) -> pl.Expr:
     """The factor by kind and members; 1 for broadcast, reduce and point to point."""
     share = (size - 1) / size
-    return pl.when(collective.is_in(list(_ROUND_TRIP))).then(2 * share).when(collective.is_in(list(_ONE_WAY))).then(share).otherwise(1.0)
+    return (
+        pl.when(collective.is_in(list(_ROUND_TRIP)))
+        .then(2 * share)
+        .when(collective.is_in(list(_ONE_WAY)))
+        .then(share)
+        .otherwise(1.0)
+    )
 
 
 def algbw(size_bytes: float, dur_ns: float) -> float:

@@ -99,7 +99,11 @@ def costs(work: Work, judged: Judged, parts: pl.DataFrame) -> NDArray[np.float64
         if not rest.any():
             continue
         ahead = local[place] - np.nanmax(local[rest], axis=0)
-        waited = np.nanmax(np.where(np.isnan(wait[others]), -np.inf, wait[others]), axis=0) if others.any() else np.full(steps, np.inf)
+        waited = (
+            np.nanmax(np.where(np.isnan(wait[others]), -np.inf, wait[others]), axis=0)
+            if others.any()
+            else np.full(steps, np.inf)
+        )
         waited = np.where(np.isfinite(waited), waited, np.inf)
         if judged.transient[place]:  # a pause at the end of a step is waited for in the next one
             waited = np.maximum(waited, np.concatenate((waited[1:], [0.0])))
@@ -119,7 +123,9 @@ def cause_of(facts: Facts) -> str:
     share = {name: value / excess for name, value in part.items()}
     if share["input_excess_ns"] >= _HALF:
         return "input_stall"
-    if share["host_excess_ns"] >= _HALF or (share["host_excess_ns"] > share["compute_excess_ns"] and share["host_excess_ns"] > 0.3):
+    if share["host_excess_ns"] >= _HALF or (
+        share["host_excess_ns"] > share["compute_excess_ns"] and share["host_excess_ns"] > 0.3
+    ):
         if share["allocator_excess_ns"] >= 0.3:
             return "allocator"
         return "gc_pause" if share["gc_excess_ns"] >= _HALF and facts.transient else "host_slow"
@@ -130,7 +136,12 @@ def cause_of(facts: Facts) -> str:
 
 def _compute_cause(facts: Facts) -> str:
     speed = {name: value or 0.0 for name, value in facts.speed.items()}
-    if facts.device_name and facts.usual_device and facts.device_name != facts.usual_device and speed["speed_ratio"] > _SPEED:
+    if (
+        facts.device_name
+        and facts.usual_device
+        and facts.device_name != facts.usual_device
+        and speed["speed_ratio"] > _SPEED
+    ):
         return "mixed_hardware"
     more = max(speed["volume_ratio"], 0.0)
     slower = max(speed["speed_ratio"], 0.0)
@@ -144,7 +155,9 @@ def _compute_cause(facts: Facts) -> str:
 
 
 def _dense(work: Work, parts: pl.DataFrame, column: str) -> NDArray[np.float64]:
-    rows = parts.filter(pl.col("rank").is_in(work.ranks.tolist())).select("rank", "step", pl.col(column).cast(pl.Float64))
+    rows = parts.filter(pl.col("rank").is_in(work.ranks.tolist())).select(
+        "rank", "step", pl.col(column).cast(pl.Float64)
+    )
     matrix = np.full((len(work.ranks), len(work.steps)), np.nan)
     row = np.searchsorted(work.ranks, rows.get_column("rank").to_numpy())
     place = np.searchsorted(work.steps, rows.get_column("step").to_numpy())

@@ -97,12 +97,22 @@ def _usable(members: pl.DataFrame) -> pl.DataFrame:
     counts = members.filter(pl.col("collective").is_in(list(_SYNCHRONISING))).group_by("instance").agg(
         pl.len().alias("seen"), pl.col("dur_ns").min().alias("shortest"), pl.col("size").first()
     )  # fmt: skip
-    whole = counts.filter((pl.col("seen") == pl.col("size")) & (pl.col("seen") > 1)).sort("shortest", "instance").head(_MAX_INSTANCES)
+    whole = (
+        counts.filter((pl.col("seen") == pl.col("size")) & (pl.col("seen") > 1))
+        .sort("shortest", "instance")
+        .head(_MAX_INSTANCES)
+    )
     return members.join(whole.select("instance", "shortest"), on="instance").sort("instance", "rank")
 
 
 def _solve(
-    time: NDArray[np.float64], host: NDArray[np.int64], instance: NDArray[np.int64], weight: NDArray[np.float64], hosts: int, *, drift: bool
+    time: NDArray[np.float64],
+    host: NDArray[np.int64],
+    instance: NDArray[np.int64],
+    weight: NDArray[np.float64],
+    hosts: int,
+    *,
+    drift: bool,
 ) -> NDArray[np.float64]:
     """IRLS over the normal equations of the host graph; unknowns (offset, drift) per host."""
     solution = np.zeros((hosts, 2))
@@ -140,7 +150,11 @@ def _solve(
 
 
 def _residuals(
-    time: NDArray[np.float64], host: NDArray[np.int64], instance: NDArray[np.int64], weight: NDArray[np.float64], solution: NDArray[np.float64]
+    time: NDArray[np.float64],
+    host: NDArray[np.int64],
+    instance: NDArray[np.int64],
+    weight: NDArray[np.float64],
+    solution: NDArray[np.float64],
 ) -> NDArray[np.float64]:
     corrected = time - solution[host, 0] - solution[host, 1] * time
     centre = np.bincount(instance, weight * corrected) / np.bincount(instance, weight)

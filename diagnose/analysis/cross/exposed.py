@@ -33,7 +33,9 @@ def divide_exposed(breakdown: pl.DataFrame, calls: pl.DataFrame, members: pl.Dat
     """
     whole = calls.with_columns(pl.lit(-1, pl.Int64).alias("step"))
     exposed = pl.concat([calls.filter(pl.col("step").is_not_null()), whole]).filter(pl.col("exposed_ns") > 0)
-    joined = exposed.join(members.select("rank", "call", "wait_ns", "certain"), on=["rank", "call"], how="left").with_columns(
+    joined = exposed.join(
+        members.select("rank", "call", "wait_ns", "certain"), on=["rank", "call"], how="left"
+    ).with_columns(
         (pl.col("wait_ns").is_null() & (pl.col("msg_bytes") <= CONTROL_BYTES)).fill_null(value=False).alias("control")
     )
     joined = joined.with_columns(
@@ -42,22 +44,58 @@ def divide_exposed(breakdown: pl.DataFrame, calls: pl.DataFrame, members: pl.Dat
     )
     certain = _owned_transfer(joined.filter(pl.col("certain")), "transfer")
     bound = _owned_transfer(joined, "bound")
-    unknown = joined.filter(~pl.col("certain")).group_by("rank", "step").agg(pl.col("exposed_ns").sum().alias("unknown_ns"))
+    unknown = (
+        joined.filter(~pl.col("certain")).group_by("rank", "step").agg(pl.col("exposed_ns").sum().alias("unknown_ns"))
+    )
     rows = breakdown
     for part in (certain, bound, unknown):
         rows = rows.join(part, on=["rank", "step"], how="left")
     little = pl.col("unknown_ns").fill_null(0) <= _UNKNOWN_RATIO * pl.col("exposed_comm_ns")
     known = pl.when(little).then(pl.min_horizontal(pl.col("transfer").fill_null(0), pl.col("exposed_comm_ns")))
-    return rows.with_columns(
-        known.alias("exposed_transfer_ns"),
-        pl.min_horizontal(pl.col("bound").fill_null(0), pl.col("exposed_comm_ns")).alias("exposed_transfer_max_ns"),
-    ).with_columns((pl.col("exposed_comm_ns") - pl.col("exposed_transfer_ns")).alias("exposed_wait_ns")).drop("transfer", "bound", "unknown_ns")
+    return (
+        rows.with_columns(
+            known.alias("exposed_transfer_ns"),
+            pl.min_horizontal(pl.col("bound").fill_null(0), pl.col("exposed_comm_ns")).alias("exposed_transfer_max_ns"),
+        )
+        .with_columns((pl.col("exposed_comm_ns") - pl.col("exposed_transfer_ns")).alias("exposed_wait_ns"))
+        .drop("transfer", "bound", "unknown_ns")
+    )
+
+
+def call_exposure(calls: pl.DataFrame, members: pl.DataFrame) -> pl.DataFrame:
+    """Exposed wait and transfer of every matched call by itself. Grain: (instance, rank).
+
+    Concurrent calls are both exposed at the same instant; for sums over a step use divide_exposed.
+    """
+    joined = members.select("instance", "rank", "call", "wait_ns").join(
+        calls.select("rank", "call", "exposed_ns", "exposed_from_ns", "exposed_to_ns"), on=["rank", "call"]
+    )
+    pieces = joined.explode("exposed_from_ns", "exposed_to_ns").with_columns(
+        (pl.col("exposed_to_ns") - pl.max_horizontal("exposed_from_ns", "wait_ns"))
+        .clip(lower_bound=0)
+        .fill_null(0)
+        .alias("piece")
+    )
+    sums = pieces.group_by("instance", "rank").agg(
+        pl.col("piece").sum().alias("exposed_transfer_ns"), pl.col("exposed_ns").first()
+    )
+    return sums.with_columns((pl.col("exposed_ns") - pl.col("exposed_transfer_ns")).alias("exposed_wait_ns")).drop(
+        "exposed_ns"
+    )
 
 
 def _owned_transfer(joined: pl.DataFrame, name: str) -> pl.DataFrame:
     """Exposed transfer per (rank, step) under the waits given."""
     pieces = (
-        joined.select("rank", "step", "start_ns", "wait_ns", "exposed_from_ns", "exposed_to_ns", (pl.col("collective") == "send").alias("send"))
+        joined.select(
+            "rank",
+            "step",
+            "start_ns",
+            "wait_ns",
+            "exposed_from_ns",
+            "exposed_to_ns",
+            (pl.col("collective") == "send").alias("send"),
+        )
         .explode("exposed_from_ns", "exposed_to_ns")
         .sort("rank", "step")
     )
@@ -75,7 +113,9 @@ def _transfer_ns(pieces: pl.DataFrame, owners: int) -> NDArray[np.int64]:
     waited = ~send
     first = pieces.get_column("exposed_from_ns").to_numpy()[waited]
     last = pieces.get_column("exposed_to_ns").to_numpy()[waited]
-    own = split((start + low)[waited], (start + high)[waited], np.full(int(waited.sum()), COMM, np.int8), owner[waited], owners).comm_ns
+    own = split(
+        (start + low)[waited], (start + high)[waited], np.full(int(waited.sum()), COMM, np.int8), owner[waited], owners
+    ).comm_ns
     beside = split(
         np.concatenate(((start[waited] + first), (start + low)[send])),
         np.concatenate(((start[waited] + last), (start + high)[send])),
@@ -97,5 +137,7 @@ def blocking_comm(breakdown: pl.DataFrame) -> pl.DataFrame:
         .group_by("step", maintain_order=True)
         .agg(pl.col("rank").first().alias("critical_rank"), pl.col("exposed_transfer_ns").first().alias("blocking_comm_ns"))
     )  # fmt: skip
-    bounds = frame.group_by("step").agg(pl.col("exposed_transfer_max_ns").min().alias("blocking_max_ns"), pl.col("span_ns").median())
+    bounds = frame.group_by("step").agg(
+        pl.col("exposed_transfer_max_ns").min().alias("blocking_max_ns"), pl.col("span_ns").median()
+    )
     return bounds.join(critical, on="step", how="left").sort("step")

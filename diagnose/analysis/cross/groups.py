@@ -41,7 +41,12 @@ def group_id(members: Sequence[int]) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=7).digest())
 
 
-def resolve_groups(calls: pl.DataFrame, config: Mapping[int, Sequence[GroupConfig]], hosts: Mapping[int, str | None], world: Sequence[int]) -> Resolved:
+def resolve_groups(
+    calls: pl.DataFrame,
+    config: Mapping[int, Sequence[GroupConfig]],
+    hosts: Mapping[int, str | None],
+    world: Sequence[int],
+) -> Resolved:
     """The group of every call: from its own member list, else pg_config by name, else name and size only.
 
     Calls that say nothing of their group belong to the only group there is, or stay open for inference.
@@ -52,7 +57,9 @@ def resolve_groups(calls: pl.DataFrame, config: Mapping[int, Sequence[GroupConfi
     for rank, name, desc, ranks, size in combos.iter_rows():
         ids.append(_resolve(rank, name, desc, ranks, size, config, hosts, groups))
     combos = combos.with_columns(pl.Series("group_id", ids, dtype=pl.Int64))
-    joined = calls.join(combos, on=["rank", "group_name", "group_desc", "group_ranks", "group_size"], how="left", nulls_equal=True)
+    joined = calls.join(
+        combos, on=["rank", "group_name", "group_desc", "group_ranks", "group_size"], how="left", nulls_equal=True
+    )
     if joined.get_column("group_id").null_count() and len(world) > 1:
         only = _only_group(config, world)
         if only is not None:
@@ -68,7 +75,9 @@ def candidates(rank: int, config: Mapping[int, Sequence[GroupConfig]], world: Se
     return sorted(known, key=lambda ranks: (len(ranks), ranks))
 
 
-def group_row(members: Sequence[int], name: str | None, description: str | None, hosts: Mapping[int, str | None], known_from: str) -> dict[str, object]:
+def group_row(
+    members: Sequence[int], name: str | None, description: str | None, hosts: Mapping[int, str | None], known_from: str
+) -> dict[str, object]:
     """A row of the process_group table."""
     places = [hosts.get(rank) for rank in members]
     nodes = len(set(places)) if None not in places else None
@@ -95,13 +104,27 @@ def _resolve(
     identifier = int.from_bytes(hashlib.blake2b(text.encode(), digest_size=7).digest())
     groups.setdefault(
         identifier,
-        {"group_id": identifier, "name": name, "description": desc, "ranks": None, "size": size, "nodes": None, "tier": None, "known_from": "name"},
+        {
+            "group_id": identifier,
+            "name": name,
+            "description": desc,
+            "ranks": None,
+            "size": size,
+            "nodes": None,
+            "tier": None,
+            "known_from": "name",
+        },
     )
     return identifier
 
 
 def _register(
-    groups: dict[int, dict[str, object]], members: Sequence[int], name: str | None, desc: str | None, hosts: Mapping[int, str | None], known_from: str
+    groups: dict[int, dict[str, object]],
+    members: Sequence[int],
+    name: str | None,
+    desc: str | None,
+    hosts: Mapping[int, str | None],
+    known_from: str,
 ) -> int:
     row = group_row(members, name, desc, hosts, known_from)
     identifier = group_id(members)

@@ -35,7 +35,11 @@ class Matched(NamedTuple):
 
 
 def match_calls(
-    calls: pl.DataFrame, groups: pl.DataFrame, config: Mapping[int, Sequence[GroupConfig]], hosts: Mapping[int, str | None], world: Sequence[int]
+    calls: pl.DataFrame,
+    groups: pl.DataFrame,
+    config: Mapping[int, Sequence[GroupConfig]],
+    hosts: Mapping[int, str | None],
+    world: Sequence[int],
 ) -> Matched:
     """Number the instances. Adds instance, match_method, size (members expected) to the calls that found one.
 
@@ -50,7 +54,13 @@ def match_calls(
     calls, groups = _infer_groups(calls, groups, config, hosts, world)
     placed = calls.filter(pl.col("group_id").is_not_null() & (pl.col("rank") >= 0))
     if placed.is_empty():
-        return Matched(placed.with_columns(instance=pl.lit(0, pl.Int64), match_method=pl.lit(""), size=pl.lit(0, pl.Int32)).clear(), calls, groups)
+        return Matched(
+            placed.with_columns(
+                instance=pl.lit(0, pl.Int64), match_method=pl.lit(""), size=pl.lit(0, pl.Int32)
+            ).clear(),
+            calls,
+            groups,
+        )
     p2p = placed.filter(pl.col("is_p2p"))
     collective = placed.filter(~pl.col("is_p2p")).join(groups.select("group_id", "size"), on="group_id", how="left")
     parts = [_keyed_collectives(collective), _keyed_p2p(p2p)]
@@ -97,24 +107,44 @@ def _keyed_collectives(calls: pl.DataFrame) -> pl.DataFrame:
 
 def _with_key(calls: pl.DataFrame, method: str, columns: tuple[str, ...]) -> pl.DataFrame:
     parts = [pl.col(column).cast(pl.String).fill_null("-") for column in columns]
-    return calls.with_columns(pl.concat_str(pl.lit(method), *parts, separator="/").alias("key"), pl.lit(method).alias("match_method"))
+    return calls.with_columns(
+        pl.concat_str(pl.lit(method), *parts, separator="/").alias("key"), pl.lit(method).alias("match_method")
+    )
 
 
 def _shifted(group: pl.DataFrame) -> pl.DataFrame:
     """``nth`` = position in the group after the shift that makes each rank's tokens agree best with the longest one's."""
     codes = group.with_columns(pl.col("token").rank("dense").alias("code")).sort("rank", "start_ns")
-    sequences = {rank[0]: part.get_column("code").to_numpy() for rank, part in codes.group_by("rank", maintain_order=True)}
+    sequences = {
+        rank[0]: part.get_column("code").to_numpy() for rank, part in codes.group_by("rank", maintain_order=True)
+    }
     ends = {
-        rank[0]: (part.get_column("start_ns") + part.get_column("dur_ns")).to_numpy() for rank, part in codes.group_by("rank", maintain_order=True)
+        rank[0]: (part.get_column("start_ns") + part.get_column("dur_ns")).to_numpy()
+        for rank, part in codes.group_by("rank", maintain_order=True)
     }
     reference = max(sequences, key=lambda rank: (len(sequences[rank]), -rank))
-    shifts = {rank: best_shift(sequences[reference], sequence, ends[reference], ends[rank]) for rank, sequence in sequences.items()}
-    table = pl.DataFrame({"rank": list(shifts), "shift": list(shifts.values())}, schema={"rank": pl.Int32, "shift": pl.Int64})
+    shifts = {
+        rank: best_shift(sequences[reference], sequence, ends[reference], ends[rank])
+        for rank, sequence in sequences.items()
+    }
+    table = pl.DataFrame(
+        {"rank": list(shifts), "shift": list(shifts.values())}, schema={"rank": pl.Int32, "shift": pl.Int64}
+    )
     nth = pl.int_range(pl.len()).over("rank") + pl.col("shift")
-    return codes.join(table, on="rank").filter(pl.col("shift").is_not_null()).with_columns(nth.alias("nth")).drop("code", "shift")
+    return (
+        codes.join(table, on="rank")
+        .filter(pl.col("shift").is_not_null())
+        .with_columns(nth.alias("nth"))
+        .drop("code", "shift")
+    )
 
 
-def best_shift(reference: NDArray[np.int64], sequence: NDArray[np.int64], reference_ends: NDArray[np.int64], ends: NDArray[np.int64]) -> int | None:
+def best_shift(
+    reference: NDArray[np.int64],
+    sequence: NDArray[np.int64],
+    reference_ends: NDArray[np.int64],
+    ends: NDArray[np.int64],
+) -> int | None:
     """The shift k so that sequence[i] is reference[i + k]; None when no shift makes 95 % of the tokens agree.
 
     Shifts that agree equally well (a period) are told apart by how steady the differences of the end times are.
@@ -150,7 +180,11 @@ def _keyed_p2p(calls: pl.DataFrame) -> pl.DataFrame:
 
 
 def _infer_groups(
-    calls: pl.DataFrame, groups: pl.DataFrame, config: Mapping[int, Sequence[GroupConfig]], hosts: Mapping[int, str | None], world: Sequence[int]
+    calls: pl.DataFrame,
+    groups: pl.DataFrame,
+    config: Mapping[int, Sequence[GroupConfig]],
+    hosts: Mapping[int, str | None],
+    world: Sequence[int],
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Groups of calls that name none: among the groups of the rank, the one whose members end together.
 
@@ -169,7 +203,9 @@ def _infer_groups(
         for (rank, token), part in ends.group_by("rank", "token", maintain_order=True)
     }
     for token in sorted({token for _, token in series}):
-        for members, _ in sorted(((ranks, _unsteadiness(series, token, ranks)) for ranks in lists), key=lambda item: (item[1], len(item[0]))):
+        for members, _ in sorted(
+            ((ranks, _unsteadiness(series, token, ranks)) for ranks in lists), key=lambda item: (item[1], len(item[0]))
+        ):
             if _unsteadiness(series, token, members) == np.inf or any((rank, token) in assigned for rank in members):
                 continue
             identifier = group_id(members)
@@ -179,7 +215,11 @@ def _infer_groups(
                 known.add(identifier)
                 rows.append(group_row(members, None, None, hosts, "inferred"))
     table = pl.DataFrame(
-        {"rank": [rank for rank, _ in assigned], "token": [token for _, token in assigned], "inferred": list(assigned.values())},
+        {
+            "rank": [rank for rank, _ in assigned],
+            "token": [token for _, token in assigned],
+            "inferred": list(assigned.values()),
+        },
         schema={"rank": pl.Int32, "token": pl.String, "inferred": pl.Int64},
     )
     calls = calls.join(table, on=["rank", "token"], how="left")
@@ -188,7 +228,9 @@ def _infer_groups(
     return _p2p_world(calls, pl.DataFrame(rows, schema=groups.schema).sort("group_id"), hosts, world)
 
 
-def _p2p_world(calls: pl.DataFrame, groups: pl.DataFrame, hosts: Mapping[int, str | None], world: Sequence[int]) -> tuple[pl.DataFrame, pl.DataFrame]:
+def _p2p_world(
+    calls: pl.DataFrame, groups: pl.DataFrame, hosts: Mapping[int, str | None], world: Sequence[int]
+) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Sends and receives that name a peer but no group go by the world's ranks."""
     lost = pl.col("group_id").is_null() & pl.col("is_p2p") & pl.col("peer").is_not_null()
     if len(world) < 2 or calls.filter(lost).is_empty():
@@ -196,7 +238,9 @@ def _p2p_world(calls: pl.DataFrame, groups: pl.DataFrame, hosts: Mapping[int, st
     identifier = group_id(world)
     calls = calls.with_columns(pl.when(lost).then(pl.lit(identifier)).otherwise(pl.col("group_id")).alias("group_id"))
     if groups.filter(pl.col("group_id") == identifier).is_empty():
-        groups = pl.concat([groups, pl.DataFrame([group_row(world, None, None, hosts, "inferred")], schema=groups.schema)])
+        groups = pl.concat(
+            [groups, pl.DataFrame([group_row(world, None, None, hosts, "inferred")], schema=groups.schema)]
+        )
     return calls, groups
 
 

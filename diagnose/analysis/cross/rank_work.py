@@ -21,7 +21,15 @@ SCHEMA = {
     "matrix_ratio": pl.Float64, "memory_ratio": pl.Float64, "breadth_ratio": pl.Float64, "volume_ratio": pl.Float64,
     "unshared_ratio": pl.Float64, "cause": pl.String, "cost_ns": pl.Int64,
 }  # fmt: skip
-_SPEED_COLUMNS = ("speed_ratio", "speed_spread_ratio", "matrix_ratio", "memory_ratio", "breadth_ratio", "volume_ratio", "unshared_ratio")
+_SPEED_COLUMNS = (
+    "speed_ratio",
+    "speed_spread_ratio",
+    "matrix_ratio",
+    "memory_ratio",
+    "breadth_ratio",
+    "volume_ratio",
+    "unshared_ratio",
+)
 
 
 class RankWork(NamedTuple):
@@ -31,7 +39,13 @@ class RankWork(NamedTuple):
     detectable_ratio: float | None
 
 
-def rank_work(parts: pl.DataFrame, stats: pl.DataFrame, roles: Mapping[int, int], devices: Mapping[int, str | None], has_device: bool) -> RankWork:  # noqa: FBT001 - a fact of the run
+def rank_work(
+    parts: pl.DataFrame,
+    stats: pl.DataFrame,
+    roles: Mapping[int, int],
+    devices: Mapping[int, str | None],
+    has_device: bool,
+) -> RankWork:  # noqa: FBT001 - a fact of the run
     """Judge every rank.
 
     Args:

@@ -20,7 +20,11 @@ def pipeline_stages(calls: pl.DataFrame, world: Sequence[int]) -> dict[int, int]
         calls: comm_call rows with rank, peer, is_p2p.
         world: ranks with traces.
     """
-    edges = calls.filter(pl.col("is_p2p") & pl.col("peer").is_not_null() & (pl.col("rank") >= 0)).select("rank", "peer").unique()
+    edges = (
+        calls.filter(pl.col("is_p2p") & pl.col("peer").is_not_null() & (pl.col("rank") >= 0))
+        .select("rank", "peer")
+        .unique()
+    )
     parent = {rank: rank for rank in world}
 
     def root(rank: int) -> int:

@@ -6,7 +6,10 @@ import re
 
 import polars as pl
 
-_MATRIX = re.compile(r"gemm|cutlass|cublas|conv|wgrad|dgrad|Cijk_|mma|flash|fmha|attention|linear|addmm|matmul|bmm|einsum|_mm\b|::mm\b", re.IGNORECASE)
+_MATRIX = re.compile(
+    r"gemm|cutlass|cublas|conv|wgrad|dgrad|Cijk_|mma|flash|fmha|attention|linear|addmm|matmul|bmm|einsum|_mm\b|::mm\b",
+    re.IGNORECASE,
+)
 _SHARED_RATIO = 0.5
 _MIN_WEIGHT = 0.002
 
@@ -20,7 +23,7 @@ def compare_speed(stats: pl.DataFrame, roles: dict[int, int]) -> pl.DataFrame:
     """Speed and volume of every rank against the others. Grain: rank; ratios minus 1, null where nothing compares.
 
     A signature (name and shape) that half of the ranks run is shared: its reference duration is the median over the
-    ranks. ``speed`` weighs ratios by time, ``breadth`` counts each signature of any weight once, so that one slow
+    ranks. ``speed`` weighs ratios by time, ``breadth`` is the lower quartile over signatures of any weight, so that one slow
     device among healthy operators and a slow host (everything slower) look different.
 
     Args:
@@ -30,33 +33,48 @@ def compare_speed(stats: pl.DataFrame, roles: dict[int, int]) -> pl.DataFrame:
     work = stats.filter(pl.col("class").is_in(["compute", "cpu_op"]) & (pl.col("rank") >= 0))
     if work.is_empty():
         return pl.DataFrame(schema=SCHEMA)
-    per = work.group_by("rank", "signature").agg(pl.col("name").first(), pl.col("count").sum(), pl.col("total_ns").sum())
-    per = per.with_columns((pl.col("total_ns") / pl.col("count")).alias("mean_ns"), pl.col("rank").replace_strict(roles, default=0).alias("role"))
+    per = work.group_by("rank", "signature").agg(
+        pl.col("name").first(), pl.col("count").sum(), pl.col("total_ns").sum()
+    )
+    per = per.with_columns(
+        (pl.col("total_ns") / pl.col("count")).alias("mean_ns"),
+        pl.col("rank").replace_strict(roles, default=0).alias("role"),
+    )
     ranks = per.get_column("rank").n_unique()
     in_role = per.select("rank", "role").unique().group_by("role").len("role_ranks")
     reference = per.group_by("signature").agg(
-        pl.col("mean_ns").median().alias("ref_ns"), (pl.len() / ranks).alias("spread"), pl.col("total_ns").sum().alias("weight")
+        pl.col("mean_ns").median().alias("ref_ns"),
+        (pl.len() / ranks).alias("spread"),
+        pl.col("total_ns").sum().alias("weight"),
     )
     by_role = per.group_by("role", "signature").agg(pl.len().alias("running")).join(in_role, on="role")
     by_role = by_role.with_columns((pl.col("running") / pl.col("role_ranks")).alias("share"))
-    joined = per.join(reference, on="signature").join(by_role.select("role", "signature", "share"), on=["role", "signature"])
+    joined = per.join(reference, on="signature").join(
+        by_role.select("role", "signature", "share"), on=["role", "signature"]
+    )
     total = float(reference.get_column("weight").sum())
     joined = joined.with_columns(
         (pl.col("mean_ns") / pl.col("ref_ns").clip(lower_bound=1.0)).log().alias("log_ratio"),
         ((pl.col("share") >= _SHARED_RATIO) & (pl.col("spread") > 1.0 / max(ranks, 2))).alias("shared"),
-        pl.col("name").map_elements(lambda name: _MATRIX.search(name) is not None, return_dtype=pl.Boolean).alias("matrix"),
+        pl.col("name")
+        .map_elements(lambda name: _MATRIX.search(name) is not None, return_dtype=pl.Boolean)
+        .alias("matrix"),
     )
     shared = joined.filter(pl.col("shared"))
     weighty = shared.filter(pl.col("weight") >= _MIN_WEIGHT * total)
     speed = shared.group_by("rank").agg(_weighted("log_ratio").alias("speed_ratio"))
     spread = weighty.group_by("rank").agg(
         (pl.col("log_ratio").quantile(0.75) - pl.col("log_ratio").quantile(0.25)).alias("speed_spread_ratio"),
-        pl.col("log_ratio").median().exp().sub(1).alias("breadth_ratio"),
+        pl.col("log_ratio").quantile(0.25).exp().sub(1).alias("breadth_ratio"),
     )
     matrix = shared.filter(pl.col("matrix")).group_by("rank").agg(_weighted("log_ratio").alias("matrix_ratio"))
     memory = shared.filter(~pl.col("matrix")).group_by("rank").agg(_weighted("log_ratio").alias("memory_ratio"))
     volume = joined.group_by("rank", "role").agg(
-        pl.when(pl.col("shared")).then(pl.col("count") * pl.col("ref_ns")).otherwise(pl.col("total_ns")).sum().alias("volume"),
+        pl.when(pl.col("shared"))
+        .then(pl.col("count") * pl.col("ref_ns"))
+        .otherwise(pl.col("total_ns"))
+        .sum()
+        .alias("volume"),
         (pl.col("total_ns").filter(~pl.col("shared")).sum() / pl.col("total_ns").sum()).alias("unshared_ratio"),
     )
     volume = volume.with_columns((pl.col("volume") / pl.col("volume").median().over("role") - 1).alias("volume_ratio"))

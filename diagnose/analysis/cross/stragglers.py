@@ -90,15 +90,24 @@ def judge_work(work: Work) -> Judged:
         excess[rows] = relative
         slowdown[rows] = typical - centre
         sigma[rows] = math.hypot(max(spread, prior), step_sigma)
-    p_value = np.array([_upper_tail(value / scale) if math.isfinite(scale) else 1.0 for value, scale in zip(slowdown, sigma, strict=True)])
+    p_value = np.array(
+        [
+            _upper_tail(value / scale) if math.isfinite(scale) else 1.0
+            for value, scale in zip(slowdown, sigma, strict=True)
+        ]
+    )
     level = FALSE_DISCOVERY if count <= _MANY_RANKS else FALSE_DISCOVERY_MANY
     known = ~np.isnan(excess)
     often = (np.where(known, excess, 0.0) > math.log1p(MIN_EFFECT_RATIO)).sum(axis=1) / np.maximum(known.sum(axis=1), 1)
     persistent = discoveries(p_value, level) & (slowdown > math.log1p(MIN_EFFECT_RATIO)) & (often >= 0.5)
     slow, transient = _bursts(excess, sigma, persistent, level)
     finite = sigma[np.isfinite(sigma)]
-    detectable = float(np.expm1((_quantile(1 - level / max(count, 1)) + 0.84) * np.median(finite))) if len(finite) else math.inf
-    return Judged(np.expm1(slowdown), sigma, p_value, persistent, transient, slow, excess, max(detectable, MIN_EFFECT_RATIO))
+    detectable = (
+        float(np.expm1((_quantile(1 - level / max(count, 1)) + 0.84) * np.median(finite))) if len(finite) else math.inf
+    )
+    return Judged(
+        np.expm1(slowdown), sigma, p_value, persistent, transient, slow, excess, max(detectable, MIN_EFFECT_RATIO)
+    )
 
 
 def shortest_half(values: NDArray[np.float64]) -> tuple[float, float]:

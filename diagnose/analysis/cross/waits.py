@@ -44,8 +44,15 @@ def split_waits(members: pl.DataFrame, calls: pl.DataFrame, clocks: Clocks, host
         clocks: clocks by host.
         hosts: host by rank.
     """
-    start = aligned(members.get_column("start_ns").to_numpy(), [hosts.get(rank, "") for rank in members.get_column("rank").to_list()], clocks)
-    residual = pl.Series([clocks.residual_ns.get(hosts.get(rank, ""), 0) for rank in members.get_column("rank").to_list()], dtype=pl.Int64)
+    start = aligned(
+        members.get_column("start_ns").to_numpy(),
+        [hosts.get(rank, "") for rank in members.get_column("rank").to_list()],
+        clocks,
+    )
+    residual = pl.Series(
+        [clocks.residual_ns.get(hosts.get(rank, ""), 0) for rank in members.get_column("rank").to_list()],
+        dtype=pl.Int64,
+    )
     frame = members.with_columns(pl.Series("aligned_ns", start), residual.alias("residual")).with_columns(
         (pl.col("aligned_ns") + pl.col("dur_ns")).alias("end_ns")
     )
@@ -83,7 +90,9 @@ def _collective(frame: pl.DataFrame) -> pl.DataFrame:
         pl.when(pl.col("rooted").first()).then(last_by_clock).otherwise(last_by_duration).alias("last_rank"),
         pl.col("residual").max(), pl.col("rooted").first(), pl.col("tokens").first(),
     )  # fmt: skip
-    whole = (pl.col("seen") == pl.col("members")) & (pl.col("tokens") <= pl.when(pl.col("match_method") == "p2p").then(2).otherwise(1))
+    whole = (pl.col("seen") == pl.col("members")) & (
+        pl.col("tokens") <= pl.when(pl.col("match_method") == "p2p").then(2).otherwise(1)
+    )
     speed = pl.when(whole & (pl.col("transfer_ns") > 0) & pl.col("msg_bytes").is_not_null()).then(
         pl.col("msg_bytes") / pl.col("transfer_ns") * 1e9
     )

@@ -14,7 +14,9 @@ def who_waits(collective: pl.DataFrame, collective_rank: pl.DataFrame, steps: in
     count = max(steps, 1)
     judged = collective.filter(pl.col("last_rank").is_not_null())
     own = collective_rank.join(collective.filter(pl.col("wait_ns").is_not_null()).select("instance"), on="instance")
-    wait = own.group_by("rank").agg((pl.col("wait_ns").sum() / count).round().cast(pl.Int64).alias("wait_ns"), pl.len().alias("calls"))
+    wait = own.group_by("rank").agg(
+        (pl.col("wait_ns").sum() / count).round().cast(pl.Int64).alias("wait_ns"), pl.len().alias("calls")
+    )
     caused = judged.group_by(pl.col("last_rank").alias("rank")).agg(
         (pl.col("wait_ns").sum() / count).round().cast(pl.Int64).alias("caused_wait_ns"), pl.len().alias("last")
     )

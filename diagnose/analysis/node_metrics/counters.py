@@ -81,7 +81,8 @@ def summarise(frame: pl.DataFrame, window: tuple[int, int] | None) -> pl.DataFra
     chosen = one_reader(with_order(frame))
     moved = deltas(chosen)
     inside = _inside(window)
-    counters = _counter_part(moved, inside)
+    touches = pl.lit(value=True) if window is None else (pl.col("t_ns") >= window[0]) & (pl.col("prev_t_ns") <= window[1])
+    counters = _counter_part(moved, touches)
     levels = _level_part(chosen, inside)
     return (
         levels.join(counters, on=list(SERIES), how="left", nulls_equal=True)
@@ -101,11 +102,9 @@ def _inside(window: tuple[int, int] | None) -> pl.Expr:
     return pl.col("t_ns").is_between(window[0], window[1])
 
 
-def _counter_part(moved: pl.DataFrame, inside: pl.Expr) -> pl.DataFrame:
+def _counter_part(moved: pl.DataFrame, touches: pl.Expr) -> pl.DataFrame:
     """Increases of the intervals that touch the window, else of all."""
-    touching = moved.with_columns(
-        (inside | pl.col("prev_t_ns").is_null() | inside.shift(-1, fill_value=False)).fill_null(value=True).alias("use")
-    )
+    touching = moved.with_columns(touches.fill_null(value=True).alias("use"))
     grouped = touching.with_columns(
         (pl.col("use") & pl.col("delta").is_not_null()).any().over(list(SERIES)).alias("hits")
     )

@@ -35,7 +35,11 @@ class Enclosing(NamedTuple):
 def host_comm_spans(trace: RankTrace) -> Enclosing:
     """Operators and annotations that issue communication, with their arguments where traced."""
     is_comm = np.fromiter((comm_span(name) is not None for name in trace.names), bool, len(trace.names))
-    parts = [(calls, np.flatnonzero(is_comm[calls.name])) for calls in (trace.operators, trace.annotations) if len(calls.name)]
+    parts = [
+        (calls, np.flatnonzero(is_comm[calls.name]))
+        for calls in (trace.operators, trace.annotations)
+        if len(calls.name)
+    ]
     if not parts:
         none = np.empty(0, np.int64)
         return Enclosing(none, none, none, np.empty(0, np.int32), none)
@@ -47,7 +51,9 @@ def host_comm_spans(trace: RankTrace) -> Enclosing:
     return Enclosing(*(column[order] for column in columns))
 
 
-def arguments(trace: RankTrace, activities: NDArray[np.int64], launches: Launches, spans: Enclosing) -> list[tuple[str, CommArgs]]:
+def arguments(
+    trace: RankTrace, activities: NDArray[np.int64], launches: Launches, spans: Enclosing
+) -> list[tuple[str, CommArgs]]:
     """For each communication activity its operation name and arguments.
 
     The activity's own arguments win; else those of the innermost host span that holds its launch on its thread; else
@@ -80,7 +86,11 @@ def _holder(spans: Enclosing, time_ns: int, thread: int) -> list[int]:
     if time_ns == UNKNOWN:
         return []
     last = int(np.searchsorted(spans.start_ns, time_ns, side="right"))
-    return [row for row in range(last - 1, max(last - 17, -1), -1) if spans.end_ns[row] >= time_ns and spans.thread[row] == thread]
+    return [
+        row
+        for row in range(last - 1, max(last - 17, -1), -1)
+        if spans.end_ns[row] >= time_ns and spans.thread[row] == thread
+    ]
 
 
 def _from_holder(trace: RankTrace, spans: Enclosing, rows: list[int], name: str) -> tuple[str, CommArgs]:
@@ -125,11 +135,19 @@ def describe(operation: str, args: CommArgs, rank: int | None) -> Described:
     size = dtype_bytes(dtype)
     whole = in_elems
     if kind in _FULL_OUTPUT:
-        whole = out_elems if out_elems is not None else in_elems * args.group_size if in_elems and args.group_size else in_elems
+        whole = (
+            out_elems
+            if out_elems is not None
+            else in_elems * args.group_size
+            if in_elems and args.group_size
+            else in_elems
+        )
     elif kind in _P2P or kind in ("broadcast", "scatter"):
         whole = max(in_elems or 0, out_elems or 0) or None
     peer = _peer(kind, args, rank)
-    return Described(kind, kind in _P2P, peer, dtype, in_elems, out_elems, None if size is None or whole is None else whole * size)
+    return Described(
+        kind, kind in _P2P, peer, dtype, in_elems, out_elems, None if size is None or whole is None else whole * size
+    )
 
 
 def _peer(kind: str, args: CommArgs, rank: int | None) -> int | None:

@@ -49,26 +49,45 @@ class CpuWork(NamedTuple):
 
 def cpu_work(trace: RankTrace) -> CpuWork:
     """Compute, communication and loader time of a trace without device activities."""
-    is_comm = np.fromiter((comm_span(name) is not None or name.startswith("_c10d_functional::") for name in trace.names), bool, len(trace.names))
+    is_comm = np.fromiter(
+        (comm_span(name) is not None or name.startswith("_c10d_functional::") for name in trace.names),
+        bool,
+        len(trace.names),
+    )
     operators = trace.operators
     comm_operator = is_comm[operators.name]
     loader = loader_spans(trace)
     compute = merge(operators.start_ns[~comm_operator], operators.end_ns[~comm_operator])
-    compute = subtract(subtract(compute, merge(operators.start_ns[comm_operator], operators.end_ns[comm_operator])), loader)
+    compute = subtract(
+        subtract(compute, merge(operators.start_ns[comm_operator], operators.end_ns[comm_operator])), loader
+    )
     compute = _with_parents(trace, compute, loader)
     return CpuWork(compute, _with_receives(trace, _library_spans(trace), compute), loader)
 
 
 def _library_spans(trace: RankTrace) -> CpuSpan:
     calls = trace.annotations
-    rows = np.flatnonzero(matching(trace.names, _LIBRARY_SPAN)[calls.name]) if len(calls.name) else np.empty(0, np.int64)
-    return CpuSpan(calls.start_ns[rows], calls.end_ns[rows], calls.thread[rows], calls.name[rows], calls.ref[rows], calls.start_ns[rows])
+    rows = (
+        np.flatnonzero(matching(trace.names, _LIBRARY_SPAN)[calls.name]) if len(calls.name) else np.empty(0, np.int64)
+    )
+    return CpuSpan(
+        calls.start_ns[rows],
+        calls.end_ns[rows],
+        calls.thread[rows],
+        calls.name[rows],
+        calls.ref[rows],
+        calls.start_ns[rows],
+    )
 
 
 def _with_receives(trace: RankTrace, spans: CpuSpan, compute: Merged) -> CpuSpan:
     """Add the blocking receives that no library span shows: from the post to the next compute of any thread."""
     operators = trace.operators
-    posts = np.flatnonzero(matching(trace.names, _RECEIVE)[operators.name]) if len(operators.name) else np.empty(0, np.int64)
+    posts = (
+        np.flatnonzero(matching(trace.names, _RECEIVE)[operators.name])
+        if len(operators.name)
+        else np.empty(0, np.int64)
+    )
     shown = matching(trace.names, _RECEIVE_SPAN)[spans.name] if len(spans.name) else np.zeros(0, bool)
     if not len(posts) or not len(compute.start_ns) or shown.any():
         return spans
@@ -95,7 +114,9 @@ def _with_parents(trace: RankTrace, compute: Merged, loader: Merged) -> Merged:
     rows = ~matching(names, _WIDE_RANGE)[calls.name] if len(calls.name) else np.zeros(0, bool)
     if not rows.any():
         return compute
-    touched = np.searchsorted(trace.operators.start_ns, calls.end_ns[rows]) - np.searchsorted(trace.operators.start_ns, calls.start_ns[rows])
+    touched = np.searchsorted(trace.operators.start_ns, calls.end_ns[rows]) - np.searchsorted(
+        trace.operators.start_ns, calls.start_ns[rows]
+    )
     empty = touched == 0
     extra = merge(calls.start_ns[rows][empty], calls.end_ns[rows][empty])
     if not len(extra.start_ns):

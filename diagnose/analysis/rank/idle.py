@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
     from diagnose.store.rank_trace import RankTrace
 
-_LOADER = re.compile(r"^enumerate\(DataLoader\)|DataLoader.*__next__|dataloader\.py.*__next__|^\[pl\].*fetch_next|get_train_batch|^dataload", re.IGNORECASE)
+_LOADER = re.compile(
+    r"^enumerate\(DataLoader\)|DataLoader.*__next__|dataloader\.py.*__next__|^\[pl\].*fetch_next|get_train_batch|^dataload",
+    re.IGNORECASE,
+)
 GC_SILENCE_NS = 50_000_000
 """A process without any operator or runtime call for this long is not merely slow Python."""
 
@@ -58,13 +61,19 @@ def host_spans(trace: RankTrace) -> HostSpans:
 def loader_spans(trace: RankTrace) -> Merged:
     """Time inside the data loader's next."""
     is_loader = matching(trace.names, _LOADER)
-    spans = [(calls.start_ns[pick], calls.end_ns[pick]) for calls in (trace.annotations, trace.python_calls) if len(pick := is_loader[calls.name])]
+    spans = [
+        (calls.start_ns[pick], calls.end_ns[pick])
+        for calls in (trace.annotations, trace.python_calls)
+        if len(pick := is_loader[calls.name])
+    ]
     if not spans:
         return merge(np.empty(0, np.int64), np.empty(0, np.int64))
     return merge(np.concatenate([start for start, _ in spans]), np.concatenate([end for _, end in spans]))
 
 
-def idle_parts(spans: HostSpans, start_ns: NDArray[np.int64], end_ns: NDArray[np.int64], launch_ns: NDArray[np.int64]) -> IdleParts:
+def idle_parts(
+    spans: HostSpans, start_ns: NDArray[np.int64], end_ns: NDArray[np.int64], launch_ns: NDArray[np.int64]
+) -> IdleParts:
     """Divide gaps of the device; ``launch_ns`` is the launch of the activity that ends each gap.
 
     Only what lies before that launch can be the host's doing: a kernel that was launched before its gap began waits

@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 _KERNEL_LAUNCH = re.compile(r"Launch(?!HostFunc)|^mtia|Enqueue.*Kernel|AppendLaunchKernel", re.IGNORECASE)
 _GRAPH_LAUNCH = re.compile(r"GraphLaunch", re.IGNORECASE)
 _SYNC = re.compile(r"Synchronize|EventQuery|StreamWaitValue|^cudaMemcpy$|^hipMemcpy$|WaitEvent$", re.IGNORECASE)
-_ALLOCATE = re.compile(r"^(?:cuda|hip|cu|ze|ur)\w*(?:Malloc|Free|MemCreate|MemMap|MemUnmap|MemRelease|HostAlloc|HostRegister)", re.IGNORECASE)
+_ALLOCATE = re.compile(
+    r"^(?:cuda|hip|cu|ze|ur)\w*(?:Malloc|Free|MemCreate|MemMap|MemUnmap|MemRelease|HostAlloc|HostRegister)",
+    re.IGNORECASE,
+)
 _NO_WAIT = re.compile(r"EventQuery|StreamWaitEvent", re.IGNORECASE)
 
 

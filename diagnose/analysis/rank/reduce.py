@@ -7,7 +7,18 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import polars as pl
 
-from diagnose.analysis.intervals import COMM, COMPUTE, MEMCPY, Merged, covered_ns, gaps, intersect, merge, split, subtract
+from diagnose.analysis.intervals import (
+    COMM,
+    COMPUTE,
+    MEMCPY,
+    Merged,
+    covered_ns,
+    gaps,
+    intersect,
+    merge,
+    split,
+    subtract,
+)
 from diagnose.analysis.rank.comm_calls import Described, arguments, describe, holder_args, host_comm_spans, is_p2p
 from diagnose.analysis.rank.cpu_work import CpuWork, cpu_work
 from diagnose.analysis.rank.idle import GC_SILENCE_NS, IdleParts, host_spans, idle_parts
@@ -103,7 +114,14 @@ def _reduce_device(trace: RankTrace, whole: RankTrace, *, keep_kernels: bool) ->
     if keep_kernels:
         frames["kernel"] = kernel_rows(trace, activities, launches, group, number)
     return Reduced(
-        frames, windows.source, lost, int(activities.device[0]), len(np.unique(whole.activities.device)), first, last, whole.events
+        frames,
+        windows.source,
+        lost,
+        int(activities.device[0]),
+        len(np.unique(whole.activities.device)),
+        first,
+        last,
+        whole.events,
     )
 
 
@@ -136,7 +154,9 @@ def _cpu_named(trace: RankTrace, work: CpuWork) -> list[tuple[str, CommArgs]]:
     """Operation and arguments of each span; the operator that posted a send or receive names its peer."""
     comm, spans = work.comm, host_comm_spans(trace)
     named = []
-    for code, ref, start, thread in zip(comm.name.tolist(), comm.ref.tolist(), comm.start_ns.tolist(), comm.thread.tolist(), strict=True):
+    for code, ref, start, thread in zip(
+        comm.name.tolist(), comm.ref.tolist(), comm.start_ns.tolist(), comm.thread.tolist(), strict=True
+    ):
         args = trace.comm_args[ref] if ref >= 0 else CommArgs()
         if args.peer is None and is_p2p(trace.names[code]):
             args = args._replace(peer=holder_args(trace, spans, start, thread).peer)
@@ -157,7 +177,9 @@ def _cpu_frames(
             np.concatenate((np.diff(starts), [ends[-1] - starts[-1]])), np.zeros(len(starts), np.int64),
         )  # fmt: skip
         label = "lost_capture" if lost else "normal"
-        frames["step"] = _step_frame(windows, times, windows.number).with_columns(pl.lit(label).alias("label"), pl.lit(lost).alias("why"))
+        frames["step"] = _step_frame(windows, times, windows.number).with_columns(
+            pl.lit(label).alias("label"), pl.lit(lost).alias("why")
+        )
         if lost is None:
             frames["breakdown"] = _cpu_breakdown(windows.number, times.start_ns, times.end_ns, work, comm)
     if lost is None and bounds is not None:
@@ -178,7 +200,10 @@ def _cpu_breakdown(
     loader = covered_ns(subtract(subtract(work.loader, comm), work.compute), start, end)
     idle = span - compute - exposed_comm
     zero = np.zeros(len(span), np.int64)
-    busy = merge(np.concatenate((work.compute.start_ns, comm.start_ns, work.loader.start_ns)), np.concatenate((work.compute.end_ns, comm.end_ns, work.loader.end_ns)))
+    busy = merge(
+        np.concatenate((work.compute.start_ns, comm.start_ns, work.loader.start_ns)),
+        np.concatenate((work.compute.end_ns, comm.end_ns, work.loader.end_ns)),
+    )
     silent_start, silent_end = np.empty(0, np.int64), np.empty(0, np.int64)
     if len(busy.start_ns):
         free = gaps(busy, int(busy.start_ns[0]), int(busy.end_ns[-1]))
@@ -197,7 +222,13 @@ def _cpu_breakdown(
 
 
 def _device_idle(
-    start: NDArray[np.int64], end: NDArray[np.int64], launches: Launches, group: NDArray[np.int64], times: StepTimes, spans: object, windows: HostWindows
+    start: NDArray[np.int64],
+    end: NDArray[np.int64],
+    launches: Launches,
+    group: NDArray[np.int64],
+    times: StepTimes,
+    spans: object,
+    windows: HostWindows,
 ) -> tuple[IdleParts, pl.DataFrame]:
     """Idle parts of every step, and its long gaps as rows. A step's window sees only its own activities."""
     parts: list[NDArray[np.int64]] = [np.zeros(len(times.index), np.int64) for _ in IdleParts._fields]
@@ -208,16 +239,31 @@ def _device_idle(
         chosen = np.sort(order[bounds[place] : bounds[place + 1]])
         following = int(np.searchsorted(start, times.end_ns[place]))
         nxt = launches.start_ns[following] if place + 1 < len(times.index) and following < len(start) else UNKNOWN
-        gap, launch = _gaps_with_launch(merge(start[chosen], end[chosen]), start[chosen], launches.start_ns[chosen], int(times.start_ns[place]), int(times.end_ns[place]), int(nxt))
+        gap, launch = _gaps_with_launch(
+            merge(start[chosen], end[chosen]),
+            start[chosen],
+            launches.start_ns[chosen],
+            int(times.start_ns[place]),
+            int(times.end_ns[place]),
+            int(nxt),
+        )
         divided = idle_parts(spans, gap.start_ns, gap.end_ns, launch)  # type: ignore[arg-type]
         for total, column in zip(parts, divided, strict=True):
             total[place] = column.sum()
         rows.append(_gap_rows(gap, divided, int(windows.number[times.index[place]])))
-    frame = pl.concat(rows) if rows else _gap_rows(Merged(np.empty(0, np.int64), np.empty(0, np.int64)), IdleParts(*(np.empty(0, np.int64),) * 6), 0)
+    frame = (
+        pl.concat(rows)
+        if rows
+        else _gap_rows(
+            Merged(np.empty(0, np.int64), np.empty(0, np.int64)), IdleParts(*(np.empty(0, np.int64),) * 6), 0
+        )
+    )
     return IdleParts(*parts), frame
 
 
-def _gap_parts(busy: Merged, start: NDArray[np.int64], launches: Launches, spans: object, first: int, last: int) -> IdleParts:
+def _gap_parts(
+    busy: Merged, start: NDArray[np.int64], launches: Launches, spans: object, first: int, last: int
+) -> IdleParts:
     gap, launch = _gaps_with_launch(busy, start, launches.start_ns, first, last, UNKNOWN)
     return IdleParts(*(np.array([column.sum()]) for column in idle_parts(spans, gap.start_ns, gap.end_ns, launch)))  # type: ignore[arg-type]
 
@@ -337,12 +383,20 @@ def _exposed_stretches(
 def _step_numbers(group: NDArray[np.int64], number: NDArray[np.int64]) -> pl.Series:
     """Step number of each row, null outside any step."""
     values = number[np.maximum(group, 0)] if len(number) else np.zeros(len(group), np.int64)
-    return pl.Series(values, dtype=pl.Int64).zip_with(pl.Series(group >= 0), pl.Series([None] * len(group), dtype=pl.Int64)) if len(group) else pl.Series([], dtype=pl.Int64)
+    return (
+        pl.Series(values, dtype=pl.Int64).zip_with(
+            pl.Series(group >= 0), pl.Series([None] * len(group), dtype=pl.Int64)
+        )
+        if len(group)
+        else pl.Series([], dtype=pl.Int64)
+    )
 
 
 def _tokens(described: list[Described]) -> NDArray[np.int64]:
     codes: dict[tuple[object, ...], int] = {}
-    return np.array([codes.setdefault((item.kind, item.dtype, item.msg_bytes), len(codes)) for item in described], np.int64)
+    return np.array(
+        [codes.setdefault((item.kind, item.dtype, item.msg_bytes), len(codes)) for item in described], np.int64
+    )
 
 
 def _lost_capture(trace: RankTrace, launches: Launches) -> str | None:
@@ -359,5 +413,3 @@ def _time_bounds(trace: RankTrace) -> tuple[int, int] | None:
     if not parts:
         return None
     return int(min(calls.start_ns.min() for calls in parts)), int(max(calls.end_ns.max() for calls in parts))
-
-

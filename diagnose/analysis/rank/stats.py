@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from diagnose.analysis.rank.launches import Launches
 
 
-def kernel_rows(trace: RankTrace, activities: Activities, launches: Launches, group: NDArray[np.int64], number: NDArray[np.int64]) -> pl.DataFrame:
+def kernel_rows(
+    trace: RankTrace, activities: Activities, launches: Launches, group: NDArray[np.int64], number: NDArray[np.int64]
+) -> pl.DataFrame:
     """One row an activity; names as a dictionary so that the shard stays small."""
     names = pl.Series(trace.names, dtype=pl.String)
     return pl.DataFrame(
@@ -31,7 +33,9 @@ def kernel_rows(trace: RankTrace, activities: Activities, launches: Launches, gr
     )  # fmt: skip
 
 
-def kernel_stats(trace: RankTrace, activities: Activities, group: NDArray[np.int64], number: NDArray[np.int64]) -> pl.DataFrame:
+def kernel_stats(
+    trace: RankTrace, activities: Activities, group: NDArray[np.int64], number: NDArray[np.int64]
+) -> pl.DataFrame:
     """One row a (step, signature)."""
     frame = pl.DataFrame(
         {
@@ -46,7 +50,11 @@ def operator_stats(trace: RankTrace, windows: HostWindows) -> pl.DataFrame:
     """Outermost operators of CPU runs as if they were kernels, class cpu_op; communication spans are left out."""
     calls = trace.operators
     is_comm = np.fromiter((comm_span(name) is not None for name in trace.names), bool, len(trace.names))
-    keep = outermost(calls.start_ns, calls.end_ns, calls.thread) & ~is_comm[calls.name] if len(calls.name) else np.zeros(0, bool)
+    keep = (
+        outermost(calls.start_ns, calls.end_ns, calls.thread) & ~is_comm[calls.name]
+        if len(calls.name)
+        else np.zeros(0, bool)
+    )
     codes = calls.name[keep].astype(np.int64)
     signatures = np.array([_signature(name) for name in trace.names], np.int64)
     step = step_of(windows, calls.start_ns[keep])

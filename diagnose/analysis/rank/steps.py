@@ -110,7 +110,9 @@ class StepTimes(NamedTuple):
     activities: NDArray[np.int64]
 
 
-def device_steps(start_ns: NDArray[np.int64], end_ns: NDArray[np.int64], step: NDArray[np.int64], windows: int) -> StepTimes:
+def device_steps(
+    start_ns: NDArray[np.int64], end_ns: NDArray[np.int64], step: NDArray[np.int64], windows: int
+) -> StepTimes:
     """First start to the later of the last end and the next step's first start; steps without work are left out."""
     first = np.full(windows, np.iinfo(np.int64).max, np.int64)
     last = np.full(windows, np.iinfo(np.int64).min, np.int64)

@@ -2,5 +2,5 @@
 
 from __future__ import annotations
 
-BUILTIN: tuple[str, ...] = ("steps", "ranks", "pipeline_stages")
+BUILTIN: tuple[str, ...] = ("steps", "ranks", "pipeline_stages", "network")
 """Module names below this package."""

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 def check(facts: Facts) -> Iterator[Finding]:
     """A heavy stage, or else the bubble."""
     job = job_summary(facts)
-    work = facts.tables.query("SELECT rank, role, work_ns, speed_ratio FROM rank_work WHERE verdict <> 'persistent' ORDER BY rank")
+    work = facts.tables.query(
+        "SELECT rank, role, work_ns, speed_ratio FROM rank_work WHERE verdict <> 'persistent' ORDER BY rank"
+    )
     if job is None or work.get_column("role").n_unique() < 2:
         return
     stages = work.group_by("role").agg(
@@ -36,7 +38,9 @@ def check(facts: Facts) -> Iterator[Finding]:
     severity = rule.judge(share=lost / span, ratio=worst["fair"] / mean - 1) if mean else None
     if severity is not None:
         ranks = [] if len(stages) == 0 else worst["rank"]
-        hosts = facts.tables.query("SELECT DISTINCT host FROM rank WHERE list_contains($ranks, rank) AND host IS NOT NULL", {"ranks": ranks})
+        hosts = facts.tables.query(
+            "SELECT DISTINCT host FROM rank WHERE list_contains($ranks, rank) AND host IS NOT NULL", {"ranks": ranks}
+        )
         yield rule.finding(
             severity, fields={"stage": worst["role"], "ratio": worst["fair"] / mean - 1, "work": worst["work"], "mean": mean},
             ranks=ranks, hosts=hosts.get_column("host").to_list() if len(ranks) == 1 else [], persistence="persistent",
@@ -50,8 +54,15 @@ def _bubble(facts: Facts, job: JobSummary, *, heavy: bool) -> Iterator[Finding]:
     wait = job.share("exposed_wait_ns")
     rule = facts.rules["PIPE-BUBBLE"]
     severity = rule.judge(wait=wait)
-    if severity is None or wait is None or heavy:
-        return
+    transfer = job.share("exposed_transfer_ns")
+    if (
+        severity is None
+        or wait is None
+        or heavy
+        or transfer is None
+        or transfer >= facts.config.network_bound_below_ratio
+    ):
+        return  # behind a heavy stage or a slow link, waiting is their consequence
     busy = job.share("compute_ns") or 0.0
     yield rule.finding(
         severity, fields={"busy": busy, "wait": wait}, impact=facts.impact(job.breakdown["exposed_wait_ns"]), confidence=0.8,

@@ -38,7 +38,9 @@ class Slow(NamedTuple):
 def check(facts: Facts) -> Iterator[Finding | NotChecked]:
     """Findings from rank_work; what could not be compared."""
     job = job_summary(facts)
-    work = facts.tables.query("SELECT w.*, r.host, r.local_rank FROM rank_work AS w JOIN rank AS r USING (rank) ORDER BY rank")
+    work = facts.tables.query(
+        "SELECT w.*, r.host, r.local_rank FROM rank_work AS w JOIN rank AS r USING (rank) ORDER BY rank"
+    )
     if job is None or work.is_empty():
         if job is not None:
             yield NotChecked(
@@ -72,7 +74,11 @@ def _few_peers(facts: Facts, work: pl.DataFrame) -> Iterator[NotChecked]:
 
 
 def _grouped(facts: Facts, slow: pl.DataFrame) -> Iterator[Slow]:
-    sizes = dict(facts.tables.query("SELECT host, count(*) FROM rank WHERE host IS NOT NULL AND rank >= 0 GROUP BY host").iter_rows())
+    sizes = dict(
+        facts.tables.query(
+            "SELECT host, count(*) FROM rank WHERE host IS NOT NULL AND rank >= 0 GROUP BY host"
+        ).iter_rows()
+    )
     for (cause, verdict), rows in slow.group_by("cause", "verdict", maintain_order=True):
         persistence: Persistence = "persistent" if verdict == "persistent" else "transient"
         if persistence == "transient" and _rotates(rows):
@@ -102,7 +108,11 @@ def _finding(facts: Facts, slow: Slow, span: int) -> Finding | None:
     if severity is None:
         return None
     rows = slow.rows
-    excess = _median(rows, "burst_ns") if slow.persistence != "persistent" else _median(rows, "work_ns") - _median(rows, "reference_ns")
+    excess = (
+        _median(rows, "burst_ns")
+        if slow.persistence != "persistent"
+        else _median(rows, "work_ns") - _median(rows, "reference_ns")
+    )
     steps = sorted({step for steps in rows.get_column("slow_steps").to_list() for step in steps})
     fields = {
         "who": _who(slow), "when": _when(slow, steps), "excess": excess, "speed": _ratio(rows, "speed_ratio"), "memory": _ratio(rows, "memory_ratio"),
@@ -125,7 +135,11 @@ def _cost(slow: Slow) -> int:
 def _title(title: str, slow: Slow) -> str:
     if slow.persistence == "rotating":
         return f"{title}, on changing ranks"
-    where = f"host {slow.hosts[0]}" if slow.whole_host else f"rank {slow.rows['rank'][0]}" + (f" on {slow.hosts[0]}" if slow.hosts else "")
+    where = (
+        f"host {slow.hosts[0]}"
+        if slow.whole_host
+        else f"rank {slow.rows['rank'][0]}" + (f" on {slow.hosts[0]}" if slow.hosts else "")
+    )
     return f"{title}: {where}"
 
 
@@ -152,7 +166,11 @@ def _listed(values: Sequence[int]) -> str:
 def _devices(slow: Slow) -> list[str]:
     if slow.persistence == "rotating" or slow.cause not in ("gpu_slow", "gpu_memory_slow", "intra_node_link"):
         return []
-    return [f"{row['host']}:{row['local_rank']}" for row in slow.rows.iter_rows(named=True) if row["host"] is not None and row["local_rank"] is not None]
+    return [
+        f"{row['host']}:{row['local_rank']}"
+        for row in slow.rows.iter_rows(named=True)
+        if row["host"] is not None and row["local_rank"] is not None
+    ]
 
 
 def _confidence(rows: pl.DataFrame, slow: Slow) -> float:
@@ -167,17 +185,31 @@ def _evidence(facts: Facts, slow: Slow, excess: int) -> list[Evidence]:
     evidence = []
     if slow.persistence == "persistent":
         evidence.append(Evidence("local work per step", int(_median(rows, "work_ns")), "ns", "rank_work"))
-        evidence.append(Evidence("the same for ranks with the same role", int(_median(rows, "reference_ns")), "ns", "rank_work"))
-        evidence.append(Evidence("ordinary spread of that over the role", _ratio(rows, "sigma_ratio"), "ratio", "rank_work"))
+        evidence.append(
+            Evidence("the same for ranks with the same role", int(_median(rows, "reference_ns")), "ns", "rank_work")
+        )
+        evidence.append(
+            Evidence("ordinary spread of that over the role", _ratio(rows, "sigma_ratio"), "ratio", "rank_work")
+        )
     else:
-        evidence.append(Evidence("mean excess in these steps over the rank's other steps", int(excess), "ns", "rank_work"))
-    for column, text in (("speed_ratio", "same kernels, same shapes: time over the peers', minus 1"), ("volume_ratio", "amount of work over the peers', minus 1")):
+        evidence.append(
+            Evidence("mean excess in these steps over the rank's other steps", int(excess), "ns", "rank_work")
+        )
+    for column, text in (
+        ("speed_ratio", "same kernels, same shapes: time over the peers', minus 1"),
+        ("volume_ratio", "amount of work over the peers', minus 1"),
+    ):
         if slow.persistence == "persistent" and rows.get_column(column).drop_nulls().len():
             evidence.append(Evidence(text, round(_ratio(rows, column), 4), "ratio", "rank_work"))
     ranks = rows.get_column("rank").to_list()
-    waits = facts.tables.query("SELECT sum(caused_wait_ns)::BIGINT AS caused FROM who_waits WHERE list_contains($ranks, rank)", {"ranks": ranks})
+    waits = facts.tables.query(
+        "SELECT sum(caused_wait_ns)::BIGINT AS caused FROM who_waits WHERE list_contains($ranks, rank)",
+        {"ranks": ranks},
+    )
     if (caused := waits.item()) and slow.persistence != "rotating":
-        evidence.append(Evidence("waiting of all other ranks per step in collectives where it came last", caused, "ns", "who_waits"))
+        evidence.append(
+            Evidence("waiting of all other ranks per step in collectives where it came last", caused, "ns", "who_waits")
+        )
     return evidence
 
 

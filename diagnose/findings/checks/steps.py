@@ -27,7 +27,11 @@ def check(facts: Facts) -> Iterator[Finding | NotChecked]:
     if job is None:
         return
     if not job.steps_used:
-        yield NotChecked("How do single steps differ?", "no complete step was found in the traces", f"mark steps: call profiler.step() under {_SCHEDULE}")
+        yield NotChecked(
+            "How do single steps differ?",
+            "no complete step was found in the traces",
+            f"mark steps: call profiler.step() under {_SCHEDULE}",
+        )
     yield from _idle(facts, job)
     yield from _copies(facts, job)
     yield from _small_kernels(facts, job)
@@ -47,7 +51,11 @@ def _idle(facts: Facts, job: JobSummary) -> Iterator[Finding]:
             evidence.append(Evidence(f"largest on rank {worst['rank'][0]}", worst[part][0], "ns", "breakdown"))
         evidence.extend(_calls_behind(facts, code))
         yield rule.finding(
-            severity, fields={"share": share, "lost": lost}, impact=facts.impact(lost), evidence=evidence, confidence=0.9 if job.steps_used >= 3 else 0.6
+            severity,
+            fields={"share": share, "lost": lost},
+            impact=facts.impact(lost),
+            evidence=evidence,
+            confidence=0.9 if job.steps_used >= 3 else 0.6,
         )
 
 
@@ -58,7 +66,11 @@ def _calls_behind(facts: Facts, code: str) -> list[Evidence]:
         "SELECT count(*) AS kernels, median(dur_ns) AS median_ns FROM kernel WHERE class = 'compute' AND step IS NOT NULL"
     )
     kernels, median = launched.row(0)
-    return [Evidence(f"{kernels} compute kernels launched, median duration", round(median), "ns", "kernel")] if kernels else []
+    return (
+        [Evidence(f"{kernels} compute kernels launched, median duration", round(median), "ns", "kernel")]
+        if kernels
+        else []
+    )
 
 
 def _copies(facts: Facts, job: JobSummary) -> Iterator[Finding]:
@@ -72,7 +84,9 @@ def _copies(facts: Facts, job: JobSummary) -> Iterator[Finding]:
         "SELECT name, sum(total_ns) AS total_ns, sum(bytes) AS bytes FROM kernel_stat WHERE class IN ('memcpy', 'memset') GROUP BY name ORDER BY 2 DESC LIMIT 3"
     )
     evidence = [Evidence(f"{name}", int(total), "ns", "kernel_stat") for name, total, _ in kinds.iter_rows()]
-    yield rule.finding(severity, fields={"share": share, "lost": lost}, impact=facts.impact(lost), evidence=evidence, confidence=0.9)
+    yield rule.finding(
+        severity, fields={"share": share, "lost": lost}, impact=facts.impact(lost), evidence=evidence, confidence=0.9
+    )
 
 
 def _small_kernels(facts: Facts, job: JobSummary) -> Iterator[Finding]:

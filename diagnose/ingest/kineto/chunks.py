@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from diagnose.ingest.kineto.layout import Layout, events_start, learn_layout, object_end
+import msgspec
+
+from diagnose.ingest.kineto.layout import NO_LAYOUT, Layout, events_start, learn_layout, object_end
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -12,35 +15,56 @@ if TYPE_CHECKING:
     from diagnose.ingest.streams import ByteStream
 
 BLOCK_BYTES = 4 << 20
-_HEADER_LIMIT_BYTES = 256 << 20
+_TEXT_LIMIT_BYTES = 256 << 20
+"""No header, event or trailer is longer; what would be is not read further."""
+
 _CARRY_LIMIT_BYTES = 32 << 20
+_BLANK = b" \t\r\n"
+_LIST_END = re.compile(rb'\}\s*(?=\]\s*(?:,\s*"[^"]+"\s*:|\}|$))')
+_AFTER_EVENT = re.compile(rb"\s*(?:[,\]]|$)")
+_MAX_LIST_ENDS = 50
 
 
 class Chunk(NamedTuple):
-    """Events as text without their opening and closing (``layout``); ``offset`` is the first one's place.
+    """Events as text: ``first`` is whole, each of ``pieces`` lacks the opening and closing of the ``layout``.
 
-    ``odd`` are whole texts of events that start otherwise, in front of the first piece.
+    ``offset`` is the place of ``first`` in the file. Any of them may hold further events that start otherwise.
     """
 
+    first: bytes
     pieces: list[bytes]
-    odd: list[bytes]
     layout: Layout
     offset: int
+
+    def texts(self) -> Iterator[tuple[bytes, int]]:
+        """All events as whole texts, with their places."""
+        offset = self.offset
+        gap = len(self.layout.separator) - len(self.layout.open) - len(self.layout.close)
+        for text in (self.first, *(self.layout.open + piece + self.layout.close for piece in self.pieces)):
+            if text:
+                yield text, offset
+                offset += len(text) + gap
 
 
 class TraceText:
     """The text of one trace: chunks of events, then ``header`` and ``trailer`` around them.
 
-    ``truncated_at`` is the byte offset of an event that the file ends inside of.
+    ``truncated_at`` is the byte offset of an event that the file ends inside of, ``tail`` what there is of it.
     """
 
     def __init__(self, stream: ByteStream) -> None:
         self._stream = stream
         self.header = b""
         self.trailer = b""
+        self.tail = b""
         self.truncated_at: int | None = None
         self.size_bytes = 0
         self.found_events = False
+
+    @property
+    def is_list(self) -> bool:
+        """Whether the events are the whole document, without metadata around them."""
+        return self.found_events and self.header.lstrip(b"\xef\xbb\xbf" + _BLANK) == b"["
 
     def chunks(self) -> Iterator[Chunk]:
         """All events. Use once."""
@@ -49,22 +73,24 @@ class TraceText:
         if text is None:
             return
         offset = self.size_bytes - len(text)
-        layout = learn_layout(text)
+        layout = None
+        walk_at = _CARRY_LIMIT_BYTES
         while True:
             if layout is None:
                 layout = learn_layout(text)
-            cut = self._last_start(text, layout)
-            if layout is not None and cut:
-                yield self._split(text[:cut], layout, offset)
+            cut = _last_start(text, layout)
+            if not cut and len(text) >= walk_at:
+                cut, walk_at = _walk(text), 2 * len(text)
+            if cut:
+                yield _split(text[:cut], layout or NO_LAYOUT, offset)
                 offset += cut
-                text = text[cut:]
-            block = next(blocks, None)
+                text, walk_at = text[cut:], _CARRY_LIMIT_BYTES
+            block = next(blocks, None) if len(text) < _TEXT_LIMIT_BYTES else None
             if block is None:
                 break
             self.size_bytes += len(block)
             text += block
-        layout = layout or Layout(b"\0", b"{", b"}", None)
-        yield from self._finish(text, layout, offset)
+        yield from self._finish(text, layout or NO_LAYOUT, offset)
 
     def _seek_events(self, blocks: Iterator[bytes]) -> bytes | None:
         head = b""
@@ -76,62 +102,68 @@ class TraceText:
                 self.found_events = True
                 self.header = head[:start]
                 return head[start:]
-            if len(head) > _HEADER_LIMIT_BYTES:
+            if len(head) > _TEXT_LIMIT_BYTES:
                 break
         self.header = head
         return None
 
-    @staticmethod
-    def _last_start(text: bytes, layout: Layout | None) -> int | None:
-        """Where the last event of the text starts: everything before it is whole."""
-        if layout is not None:
-            found = text.rfind(layout.separator)
-            if found >= 0:
-                return found + len(layout.separator) - len(layout.open)
-        if len(text) < _CARRY_LIMIT_BYTES:
-            return None
-        end = 0
-        position = text.find(b"{")
-        while position >= 0 and (after := object_end(text, position)) is not None:
-            end = after
-            position = text.find(b"{", after)
-        return end or None
-
-    @staticmethod
-    def _split(text: bytes, layout: Layout, offset: int) -> Chunk:
-        """The events of a text that starts with one and ends after one."""
-        first = text.find(b"{")
-        pieces = text[first:].split(layout.separator)
-        last = pieces[-1].rstrip(b" \t\r\n,")
-        pieces[-1] = last[:-1] if last.endswith(b"}") else last
-        if pieces[0].startswith(layout.open):
-            pieces[0] = pieces[0][len(layout.open) :]
-            return Chunk(pieces, [], layout, offset)
-        return Chunk(pieces[1:], [pieces[0] + layout.close], layout, offset)
-
     def _finish(self, text: bytes, layout: Layout, offset: int) -> Iterator[Chunk]:
-        position = end = 0
-        while True:
-            position = _skip(text, end)
-            if position >= len(text) or text[position] != ord("{"):
-                break
-            after = object_end(text, position)
-            if after is None:
-                self.truncated_at = offset + position
-                break
-            end = after
-            if (cut := text.find(layout.separator, end)) > end + _CARRY_LIMIT_BYTES:
-                end = cut
-        if end:
-            yield self._split(text[:end], layout, offset)
-        if self.truncated_at is not None:
-            return
-        self.trailer = text[end:]
-        if not self.trailer.lstrip(b" \t\r\n,").startswith(b"]"):
-            self.truncated_at = offset + end
+        """The last events, and what follows the list. ``text`` starts with an event or behind the last one."""
+        end = _walk(text)
+        rest = text[end:].lstrip(_BLANK + b",")
+        if rest and not rest.startswith(b"]"):
+            end = _list_end(text, end) or end
+            rest = text[end:].lstrip(_BLANK + b",")
+        if text[:end].strip(_BLANK + b","):
+            yield _split(text[:end], layout, offset)
+        if rest.startswith(b"]"):
+            self.trailer = rest
+        else:
+            self.truncated_at = offset + len(text) - len(rest)
+            self.tail = rest
 
 
-def _skip(text: bytes, position: int) -> int:
-    while position < len(text) and text[position] in b" \t\r\n,":
-        position += 1
-    return position
+def _last_start(text: bytes, layout: Layout | None) -> int:
+    """Where the last event of the text starts, everything before it being whole; 0 when that cannot be seen."""
+    found = -1 if layout is None else text.rfind(layout.separator)
+    return 0 if layout is None or found < 0 else found + len(layout.separator) - len(layout.open)
+
+
+def _split(text: bytes, layout: Layout, offset: int) -> Chunk:
+    """The events of a text that starts with one and ends after one."""
+    start = text.find(b"{")
+    pieces = text[start:].rstrip(_BLANK + b",").split(layout.separator)
+    if len(pieces) == 1:
+        return Chunk(pieces[0], [], layout, offset + start)
+    pieces[-1] = pieces[-1].removesuffix(b"}")
+    return Chunk(pieces[0] + layout.close, pieces[1:], layout, offset + start)
+
+
+def _walk(text: bytes) -> int:
+    """Position behind the last of the whole events that the text starts with."""
+    end = 0
+    while True:
+        start = end
+        while start < len(text) and text[start] in _BLANK + b",":
+            start += 1
+        if start >= len(text) or text[start] != ord("{"):
+            return end
+        after = object_end(text, start)
+        if after is None or not _AFTER_EVENT.match(text, after):
+            return end
+        end = after
+
+
+def _list_end(text: bytes, start: int) -> int | None:
+    """Where the list ends in a text whose events are damaged: the first place after which sound metadata follows."""
+    first = None
+    for number, match in enumerate(_LIST_END.finditer(text, start)):
+        first = match.end() if first is None else first
+        try:
+            msgspec.json.decode(b'{"_":[' + text[match.end() :])
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            if number >= _MAX_LIST_ENDS:
+                break
+        else:
+            return match.end()
+    return first

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from diagnose.ingest.kineto.numbers import identifier, whole
 from diagnose.store.rank_trace import Activities, Calls
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
+
+
+_NUMBERED = re.compile(r"(?:stream|thread)?\s*(\d{1,18})", re.IGNORECASE)
 
 
 class Names(dict[str, int]):
@@ -27,11 +32,14 @@ class Threads(dict[object, int]):
     """Thread id as written (int, digits, "stream 7", other text) to an integer."""
 
     def __missing__(self, thread: object) -> int:
-        if isinstance(thread, int | float):
-            code = int(thread)
-        else:
-            digits = "".join(filter(str.isdigit, str(thread)))
-            code = int(digits[:18]) if digits else -int.from_bytes(hashlib.blake2b(str(thread).encode(), digest_size=6).digest())
+        code = whole(thread)
+        if code is None:
+            code = identifier(thread)
+        if code is None:
+            named = _NUMBERED.fullmatch(str(thread))
+            code = identifier(named[1]) if named else None
+        if code is None:
+            code = -int.from_bytes(hashlib.blake2b(str(thread).encode("utf-8", "replace"), digest_size=6).digest())
         self[thread] = code
         return code
 
@@ -40,7 +48,9 @@ class CallColumns:
     """Columns of Calls."""
 
     def __init__(self) -> None:
-        self._parts: list[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]] = []
+        self._parts: list[
+            tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]
+        ] = []
 
     def add(
         self,

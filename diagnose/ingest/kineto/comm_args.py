@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from diagnose.ingest.kineto.numbers import small, whole
 from diagnose.store.rank_trace import CommArgs
 
 if TYPE_CHECKING:
     from diagnose.ingest.kineto.events import FullArgs
 
 _CUT = "..."
-_PEER_INPUT = re.compile(rb'\[\s*"[^"]*",\s*"[^"]*",\s*"(\d+)"')
+_PEER_INPUT = re.compile(rb'\[\s*"[^"]*",\s*"[^"]*",\s*"(\d{1,9})"')
 
 
 def comm_args(args: FullArgs) -> CommArgs:
@@ -22,16 +23,16 @@ def comm_args(args: FullArgs) -> CommArgs:
         group_name=_text(args.group_name),
         group_desc=_text(args.group_desc),
         group_ranks=rank_list(args.group_ranks),
-        group_size=_integer(args.group_size),
-        seq=_integer(args.seq),
+        group_size=small(args.group_size),
+        seq=whole(args.seq),
         dtype=_text(args.dtype),
-        in_elems=_integer(args.in_elems),
-        out_elems=_integer(args.out_elems),
+        in_elems=whole(args.in_elems),
+        out_elems=whole(args.out_elems),
         in_split=_split(args.in_split),
         out_split=_split(args.out_split),
         peer=_peer(bytes(args.concrete)),
-        src_rank=_integer(args.src_rank),
-        dst_rank=_integer(args.dst_rank),
+        src_rank=small(args.src_rank),
+        dst_rank=small(args.dst_rank),
         input_dims=None if not dims else dims.decode("utf-8", "replace"),
         input_type=bytes(args.input_type).decode("utf-8", "replace") or None,
     )
@@ -40,10 +41,10 @@ def comm_args(args: FullArgs) -> CommArgs:
 def rank_list(value: object) -> tuple[int, ...] | None:
     """Members from a list or its text; None when absent, empty or cut."""
     if isinstance(value, list):
-        return tuple(sorted(item for item in value if isinstance(item, int))) or None
+        return tuple(sorted(rank for item in value if (rank := small(item)) is not None)) or None
     if not isinstance(value, str) or _CUT in value:
         return None
-    return tuple(sorted(int(digits) for digits in re.findall(r"\d+", value))) or None
+    return tuple(sorted(rank for digits in re.findall(r"\d+", value) if (rank := small(digits)) is not None)) or None
 
 
 def _peer(concrete: bytes) -> int | None:
@@ -59,13 +60,3 @@ def _split(value: object) -> str | None:
 
 def _text(value: object) -> str | None:
     return None if value is None or value == "" else str(value)
-
-
-def _integer(value: object) -> int | None:
-    if isinstance(value, bool):
-        return None
-    if isinstance(value, int):
-        return value
-    if isinstance(value, str) and value.lstrip("-").isdigit():
-        return int(value)
-    return int(value) if isinstance(value, float) and value == value else None

@@ -20,6 +20,23 @@ class Light(msgspec.Struct, gc=False):
     dur: Number = None
 
 
+class ShapeArgs(msgspec.Struct, gc=False):
+    """Arguments of a host operator in runs without a device, where its shapes say what work it is."""
+
+    input_dims: msgspec.Raw = msgspec.field(name="Input Dims", default=_ABSENT)
+    input_dims_old: msgspec.Raw = msgspec.field(name="Input dims", default=_ABSENT)
+
+
+class Shaped(msgspec.Struct, gc=False):
+    """A host operator with its shapes."""
+
+    name: str = ""
+    tid: int | str = 0
+    ts: Number = None
+    dur: Number = None
+    args: ShapeArgs | None = None
+
+
 class CallArgs(msgspec.Struct, gc=False):
     """Arguments of a runtime call."""
 
@@ -44,7 +61,6 @@ class FullArgs(msgspec.Struct, gc=False):
     device: Any = None
     bytes: Any = None
     name: Any = None
-    labels: Any = None
     grid: msgspec.Raw = _ABSENT
     block: msgspec.Raw = _ABSENT
     collective: Any = msgspec.field(name="Collective name", default=None)
@@ -60,6 +76,7 @@ class FullArgs(msgspec.Struct, gc=False):
     src_rank: Any = msgspec.field(name="Src Rank", default=None)
     dst_rank: Any = msgspec.field(name="Dst Rank", default=None)
     seq: Any = msgspec.field(name="Seq", default=None)
+    rank: Any = msgspec.field(name="Rank", default=None)
     input_dims: msgspec.Raw = msgspec.field(name="Input Dims", default=_ABSENT)
     input_dims_old: msgspec.Raw = msgspec.field(name="Input dims", default=_ABSENT)
     concrete: msgspec.Raw = msgspec.field(name="Concrete Inputs", default=_ABSENT)
@@ -70,9 +87,9 @@ class Full(msgspec.Struct, gc=False):
     """Any event."""
 
     ph: str = ""
-    cat: str = ""
+    cat: str | None = ""
     name: Any = ""
-    pid: int | str | None = 0
+    pid: int | float | str | None = 0
     tid: int | float | str | None = 0
     ts: Number = None
     dur: Number = None
@@ -87,8 +104,7 @@ class ExactTime(msgspec.Struct, gc=False):
 
 
 light_decoder = msgspec.json.Decoder(list[Light])
+shaped_decoder = msgspec.json.Decoder(list[Shaped])
 call_decoder = msgspec.json.Decoder(list[Call])
 full_decoder = msgspec.json.Decoder(list[Full])
-one_full_decoder = msgspec.json.Decoder(Full)
 exact_decoder = msgspec.json.Decoder(list[ExactTime])
-one_lenient_decoder = msgspec.json.Decoder(dict[str, Any])

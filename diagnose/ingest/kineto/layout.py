@@ -3,7 +3,7 @@
 All events of one file come from one serialiser, so the text between two events (close, comma, open, first key) is
 a constant. Learning it from the file lets a chunk be cut at events with one memory search, whatever the writer:
 Kineto of any age, ``json.dump``, compact. Events that do not start with it stay glued to the one before and are
-decoded with it; nothing depends on the guess being right.
+decoded with it; a piece that is no whole event is joined with the next: nothing depends on the guess being right.
 """
 
 from __future__ import annotations
@@ -14,9 +14,12 @@ from typing import NamedTuple
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}\[\]]', re.DOTALL)
 _EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
 _NEXT_EVENT = re.compile(rb'\s*,(\s*)\{(\s*)"(\w+)"(\s*:\s*)("?)')
+_SOME_EVENT = re.compile(rb'\{\s*"(?:ph|name|cat|ts|pid|tid|dur|args)"\s*:')
 _CATEGORY = re.compile(rb'X"(\s*,\s*"cat"\s*:\s*")\w+"(\s*,\s*"name"\s*:\s*")')
 _FIRST_KEYS = (b"ph", b"name", b"cat")
 _SAMPLE_EVENTS = 50
+_SAMPLE_FAILURES = 5
+_EVENT_LIMIT_BYTES = 1 << 20
 
 
 class Layout(NamedTuple):
@@ -27,6 +30,10 @@ class Layout(NamedTuple):
     close: bytes
     category: tuple[bytes, bytes] | None
     """Text around the category of a complete event that starts with its phase; None for other orders of keys."""
+
+
+NO_LAYOUT = Layout(b"\0", b"{", b"}", None)
+"""For files with fewer than two events: nothing is split."""
 
 
 def events_start(text: bytes | bytearray) -> int | None:
@@ -40,10 +47,24 @@ def events_start(text: bytes | bytearray) -> int | None:
     return None
 
 
-def object_end(text: bytes, start: int) -> int | None:
-    """Position after the JSON object that opens at ``start``; None when it is cut."""
+def object_end(text: bytes, start: int, limit: int | None = None) -> int | None:
+    """Position after the JSON object that opens at ``start``; None when it is cut, or longer than ``limit`` bytes."""
     depth = 0
-    for token in _TOKEN.finditer(text, start):
+    stop = len(text) if limit is None else min(len(text), start + limit)
+    for token in _TOKEN.finditer(text, start, stop):
+        mark = text[token.start()]
+        if mark in b"{[":
+            depth += 1
+        elif mark in b"}]":
+            depth -= 1
+            if depth == 0:
+                return token.end()
+    return None
+
+
+def closing(text: bytes, depth: int) -> int | None:
+    """Position after the bracket that closes ``depth`` open ones; None when the text ends before."""
+    for token in _TOKEN.finditer(text):
         mark = text[token.start()]
         if mark in b"{[":
             depth += 1
@@ -55,32 +76,47 @@ def object_end(text: bytes, start: int) -> int | None:
 
 
 def learn_layout(text: bytes) -> Layout | None:
-    """The layout of the events in ``text``, which starts inside the list; None with fewer than two events."""
-    start = text.find(b"{")
-    if start < 0:
-        return None
+    """The layout of the events in ``text``, which starts inside the list; None with fewer than two events.
+
+    Damaged events at its start are passed over.
+    """
+    position = text.find(b"{")
     best: tuple[int, Layout] | None = None
-    position = start
+    counted: set[bytes] = set()
+    failures = 0
     for _ in range(_SAMPLE_EVENTS):
-        end = object_end(text, position)
+        if position < 0:
+            break
+        end = object_end(text, position, _EVENT_LIMIT_BYTES)
         follow = _NEXT_EVENT.match(text, end) if end is not None else None
         if end is None or follow is None:
-            break
-        body = text[position : end - 1]
-        close = body[len(body.rstrip()) :] + b"}"
-        before, inside, key, colon, quote = follow.groups()
-        comma = text[end : follow.start(1)]
-        for candidate in dict.fromkeys((key, *_FIRST_KEYS)):
-            opening = b"{" + inside + b'"' + candidate + b'"' + colon
-            if quote and candidate in (*_FIRST_KEYS, key):
-                opening += quote
-            layout = Layout(close + comma + before + opening, opening, close, None)
+            failures += 1
+            other = _SOME_EVENT.search(text, position + 1) if failures < _SAMPLE_FAILURES else None
+            position = other.start() if other else -1
+            continue
+        for layout in _candidates(text, position, end, follow):
+            if layout.separator in counted:
+                continue
+            counted.add(layout.separator)
             count = text.count(layout.separator)
             if best is None or count > best[0]:
                 best = count, layout
-        position = follow.start() + text[follow.start() : follow.end()].index(b"{")
+        position = text.index(b"{", follow.end(1))
     if best is None:
         return None
     layout = best[1]
     category = _CATEGORY.search(text) if b'"ph"' in layout.open else None
     return layout._replace(category=(category[1], category[2])) if category else layout
+
+
+def _candidates(text: bytes, start: int, end: int, follow: re.Match[bytes]) -> list[Layout]:
+    """Layouts that fit the place between one event and the next, for every first key that events may have."""
+    before, inside, key, colon, quote = follow.groups()
+    body = text[start : end - 1]
+    close = body[len(body.rstrip()) :] + b"}"
+    comma = text[end : follow.start(1)]
+    found = []
+    for candidate in dict.fromkeys((key, *_FIRST_KEYS)):
+        opening = b"{" + inside + b'"' + candidate + b'"' + colon + (quote or b"")
+        found.append(Layout(close + comma + before + opening, opening, close, None))
+    return found

@@ -25,7 +25,9 @@ def place_uncategorised(decoder: Decoder) -> int:
     The derived rows of the "Overlap Analysis" process are an answer, not work, and are left out.
     """
     rows = decoder.uncategorised
-    device, runtime, python = ([row for row in rows if decoder.process_names.get(row.pid) in names] for names in (_HARDWARE, _RUNTIME, _PYTHON))
+    device, runtime, python = (
+        [row for row in rows if decoder.process_names.get(row.pid) in names] for names in (_HARDWARE, _RUNTIME, _PYTHON)
+    )
     device = [row for row in device if not row.name.upper().startswith(tuple(wait.upper() for wait in _WAITS))]
     if device:
         decoder.activities.add(

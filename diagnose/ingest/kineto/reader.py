@@ -68,7 +68,9 @@ def read_trace(source: Source) -> DecodedTrace:
         decoder.note("metadata_damaged", text.trailer[:160] or text.header[-160:], None)
     trace = _assemble(decoder, metadata)
     issues = [
-        Issue(kind, _EXPLAIN[kind][0], damage.count, f"{_EXPLAIN[kind][1]}: {damage.example}", source.label, damage.offset)  # type: ignore[arg-type]
+        Issue(
+            kind, _EXPLAIN[kind][0], damage.count, f"{_EXPLAIN[kind][1]}: {damage.example}", source.label, damage.offset
+        )  # type: ignore[arg-type]
         for kind, damage in sorted(decoder.damage.items())
     ]
     return DecodedTrace(trace, issues, cut, text.size_bytes)

@@ -78,9 +78,7 @@ def _cut_impossible(activities: Activities, note: Callable[[str, str, int], None
     return activities._replace(dur_ns=cut)
 
 
-def _report(
-    note: Callable[[str, str, int], None], kind: str, mask: NDArray[np.bool_], activities: Activities
-) -> None:
+def _report(note: Callable[[str, str, int], None], kind: str, mask: NDArray[np.bool_], activities: Activities) -> None:
     if count := int(mask.sum()):
         first = int(np.flatnonzero(mask)[0])
         note(kind, f"start {int(activities.start_ns[first])} ns, duration {int(activities.dur_ns[first])} ns", count)

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import PurePosixPath
 
-_OBJECT_MARKS = (b'"traceEvents"', b'"deviceProperties"', b'"distributedInfo"', b'"baseTimeNanoseconds"', b'"computeProperties"')
+_OBJECT_MARKS = (
+    b'"traceEvents"',
+    b'"deviceProperties"',
+    b'"distributedInfo"',
+    b'"baseTimeNanoseconds"',
+    b'"computeProperties"',
+)
 _LIST_START = re.compile(rb"^\s*\[\s*\{")
 _EVENT_KEYS = re.compile(rb'"ph"\s*:\s*"\w"')
 
@@ -23,4 +29,6 @@ def is_trace(head: bytes, name: PurePosixPath) -> bool:
         return False
     if b'"traceEvents"' in text:
         return True
-    return sum(mark in text for mark in _OBJECT_MARKS) >= 2 or (b'"schemaVersion"' in text and any(mark in text for mark in _OBJECT_MARKS))
+    return sum(mark in text for mark in _OBJECT_MARKS) >= 2 or (
+        b'"schemaVersion"' in text and any(mark in text for mark in _OBJECT_MARKS)
+    )

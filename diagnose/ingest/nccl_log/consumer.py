@@ -223,6 +223,7 @@ class Consumer:
         thread = self._threads.get(key)
         if thread is None:
             thread = self._threads[key] = Thread(head, self._process(head, number))
+        thread.process.tag(head.rank)
         if not glued and len(self._by_head) < _HEADS_KEPT:
             self._by_head[before] = thread
         return thread
@@ -232,7 +233,7 @@ class Consumer:
         process = self.processes.get(key)
         if process is None:
             host = None if head.host is None else head.host.decode("utf-8", "replace")
-            process = self.processes[key] = Process(host, head.pid, number, rank=head.rank, device=head.device)
+            process = self.processes[key] = Process(host, head.pid, number, device=head.device)
             first = self._hosts.setdefault(host, process)
             process.nets, process.told = first.nets, first.told
         return process

@@ -63,6 +63,7 @@ class Process:
     plugin: str | None = None
     nvls: bool | None = None
     all_direct_p2p: bool | None = None
+    counted: bool = False
     lines: int = 0
     last_rc: int | None = None
     comms: dict[str, Communicator] = field(default_factory=dict)
@@ -74,6 +75,13 @@ class Process:
     nets: set[tuple[str, int | None, str]] = field(default_factory=set)
     told: set[str] = field(default_factory=set)
     topology: set[tuple[str, str, str]] = field(default_factory=set)
+
+    def tag(self, rank: int | None) -> None:
+        """Take a launcher's tag as the rank; one that changes is a line counter and no rank."""
+        if rank is None or rank == self.rank:
+            return
+        self.counted = self.counted or self.rank is not None
+        self.rank = None if self.counted else rank
 
     def communicator(self, comm: str, line: int, thread: int | None, device: int | None) -> Communicator:
         """The communicator of that pointer; a pointer whose communicator ended begins a new one."""

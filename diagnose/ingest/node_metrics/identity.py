@@ -63,7 +63,7 @@ def host_of_labels(labels: Mapping[str, str]) -> str | None:
 
 def host_of_path(path: PurePosixPath) -> str | None:
     """A host that the file's name or a folder spells out (node3, ip-10-0-0-1), never a guess from other words."""
-    for part in reversed(path.parts[:-1][-4:]):
+    for part in reversed(path.parts[:-1]):
         if _HOST_COMPONENT.match(part):
             return host_name(part)
     if epoch_of_path(path) is not None and len(path.parts) > 1:

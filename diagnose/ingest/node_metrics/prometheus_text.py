@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 BLOCK_BYTES = 8 * 1024 * 1024
 LINE = r"^\s*([^\s{]*(?:\{.*\})?)\s+([+-]?[\w.+-]+)(?:\s+([+-]?[\d.eE+-]+))?(?:\s+#.*)?\s*$"
+EXEMPLAR = r"\s#\s\{[^}]*\}.*$"
 FIRST_MILLISECOND_STAMP = 100_000_000_000
 """A stamp from here on counts milliseconds: as seconds it would lie in the year 5138."""
 
@@ -70,7 +71,8 @@ class PrometheusText(MetricFormat):
                 rest = data[end:]
                 if dump is None and data.strip():
                     dump = data.lstrip()[:1] == b"{"
-                declared.update((name.decode(), kind.decode()) for name, kind in _TYPE.findall(data, 0, end))
+                if b"# TYPE " in data:
+                    declared.update((name.decode(), kind.decode()) for name, kind in _TYPE.findall(data, 0, end))
                 frame = parse_block(data[:end], known, sink, milliseconds=bool(dump))
                 sink.host_from_path()
                 if not frame.is_empty():
@@ -83,9 +85,9 @@ def parse_block(data: bytes, known: dict[str, Series | None], sink: Samples, *, 
     """Sample lines of a block as columns of metric_sample; ``known`` remembers resolved keys between blocks."""
     text = pl.Series("line", [data.decode("utf-8", "replace")]).str.split("\n").explode()
     lines = text.to_frame().filter((pl.col("line") != "") & ~pl.col("line").str.starts_with("#"))
-    parts = lines.select(
-        pl.col("line").str.extract_groups(LINE).struct.rename_fields(["key", "value", "stamp"]).alias("parts")
-    ).unnest("parts")
+    if b" # {" in data:  # exemplars of OpenMetrics
+        lines = lines.with_columns(pl.col("line").str.replace(EXEMPLAR, ""))
+    parts = split_lines(lines)
     sink.broken += parts.get_column("key").null_count()
     parts = parts.filter(pl.col("key").is_not_null() & (pl.col("key") != ""))
     keys = parts.get_column("key").unique(maintain_order=True).to_list()
@@ -95,9 +97,36 @@ def parse_block(data: bytes, known: dict[str, Series | None], sink: Samples, *, 
             known[key] = resolve(name, labels, sink)
     meaning = series_frame([(key, known[key]) for key in keys])
     joined = parts.join(meaning, on="key", how="inner", maintain_order="left")
-    return finish_columns(
-        joined.with_columns(_stamp(milliseconds=milliseconds), pl.col("value").cast(pl.Float64, strict=False))
+    return finish_columns(joined.with_columns(_stamp(milliseconds=milliseconds)))
+
+
+def split_lines(lines: pl.DataFrame) -> pl.DataFrame:
+    """Columns key, value (number), stamp (number or null). Lines of the usual shape are cut, others matched.
+
+    Cutting at the first ``} `` is five times faster than the pattern; a label value that holds one leaves a rest with
+    a brace, or a value that is no number, and goes to the pattern.
+    """
+    cut = lines.select(
+        "line", pl.col("line").str.splitn("} ", 2).struct.rename_fields(["key", "rest"]).alias("parts")
+    ).unnest("parts")
+    cut = cut.with_columns(
+        pl.col("rest").str.splitn(" ", 2).struct.rename_fields(["value", "stamp"]).alias("parts"),
+    ).unnest("parts")
+    number, stamp = (pl.col(name).cast(pl.Float64, strict=False) for name in ("value", "stamp"))
+    cut = cut.with_columns(number.alias("number"), stamp.alias("time"))
+    usual = (
+        pl.col("number").is_not_null()
+        & (pl.col("time").is_not_null() | pl.col("stamp").is_null())
+        & ~pl.col("rest").str.contains("}", literal=True)
+    ).fill_null(value=False)
+    fast = cut.filter(usual).select(pl.col("key") + "}", pl.col("number").alias("value"), pl.col("time").alias("stamp"))
+    slow = cut.filter(~usual).select(
+        pl.col("line").str.extract_groups(LINE).struct.rename_fields(["key", "value", "stamp"]).alias("parts")
     )
+    if slow.is_empty():
+        return fast
+    matched = slow.unnest("parts").with_columns(pl.col("value", "stamp").cast(pl.Float64, strict=False))
+    return pl.concat([fast, matched])
 
 
 def series_frame(meanings: list[tuple[str, Series | None]]) -> pl.DataFrame:
@@ -148,7 +177,7 @@ def finish_columns(frame: pl.DataFrame) -> pl.DataFrame:
 
 def _stamp(*, milliseconds: bool) -> pl.Expr:
     """Nanoseconds of the stamp column; plain expositions count milliseconds, OpenMetrics seconds."""
-    stamp = pl.col("stamp").cast(pl.Float64, strict=False)
+    stamp = pl.col("stamp")
     micro = (
         stamp * 1e3
         if milliseconds

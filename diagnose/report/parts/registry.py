@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from diagnose.report.parts.charts import charts
+from diagnose.report.parts.network import network
+from diagnose.report.parts.what_if import what_if
+
 if TYPE_CHECKING:
     from diagnose.analysis.summary import JobSummary
     from diagnose.config import Config
@@ -12,5 +16,4 @@ if TYPE_CHECKING:
 
 def extra_sections(tables: Tables, config: Config, job: JobSummary | None) -> dict[str, Any]:
     """The sections by their key in the report."""
-    del tables, config, job
-    return {}
+    return {"network": network(tables), "charts": charts(tables), "what_if": what_if(tables, config, job)}

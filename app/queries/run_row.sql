@@ -1,0 +1,2 @@
+-- The run's own row.
+SELECT * FROM run

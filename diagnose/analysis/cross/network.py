@@ -1,0 +1,156 @@
+"""The network model: tiers, what bounds each class of collectives, and how it compares with what it should reach."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from diagnose.analysis.cross.bandwidth import factor
+from diagnose.analysis.cross.cost_model import CostModel, fit_cost
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_WAIT = 0.5
+_LATENCY = 0.5
+_WIRE_SHARE = 0.8
+_AT_REFERENCE = 0.85
+_TAIL = 1.5
+_TAIL_SAMPLES = 20
+_SMALL_BYTES = 65_536
+
+TIER_SCHEMA = {
+    "tier": pl.String, "collective": pl.String, "group_size": pl.Int32, "groups": pl.Int32, "instances": pl.Int64, "alpha_ns": pl.Int64,
+    "root_ratio": pl.Float64, "busbw_bytes_per_s": pl.Float64, "busbw_low": pl.Float64, "busbw_high": pl.Float64,
+    "best_busbw_bytes_per_s": pl.Float64, "half_size_bytes": pl.Int64, "reference_bytes_per_s": pl.Float64, "reference_from": pl.String,
+    "wait_ratio": pl.Float64, "latency_ratio": pl.Float64, "tail_ratio": pl.Float64, "exposed_transfer_ns": pl.Int64, "bound": pl.String,
+}  # fmt: skip
+
+
+class Reference(NamedTuple):
+    """What an inter-node or intra-node class should reach, and who says so."""
+
+    busbw_bytes_per_s: float
+    source: str
+
+
+def instance_tiers(
+    collective_rank: pl.DataFrame, hosts: Mapping[int, str | None], topology: Mapping[str, str]
+) -> pl.DataFrame:
+    """Hosts and tier of each instance from the hosts of its members. Grain: instance; tier null where hosts are unknown."""
+    places = pl.DataFrame(
+        {
+            "rank": list(hosts),
+            "host": list(hosts.values()),
+            "leaf": [topology.get(host) if host else None for host in hosts.values()],
+        },
+        schema={"rank": pl.Int32, "host": pl.String, "leaf": pl.String},
+    )
+    joined = collective_rank.select("instance", "rank").join(places, on="rank", how="left")
+    grouped = joined.group_by("instance").agg(
+        pl.col("host").n_unique().alias("nodes"), pl.col("host").null_count().alias("unknown"), pl.col("leaf").n_unique().alias("leaves"),
+        pl.col("leaf").null_count().alias("no_leaf"), pl.col("rank").sort().alias("ranks"),
+    )  # fmt: skip
+    tier = (
+        pl.when(pl.col("unknown") > 0).then(None)
+        .when(pl.col("nodes") == 1).then(pl.lit("intra-node"))
+        .when(pl.col("no_leaf") > 0).then(pl.lit("inter-node"))
+        .when(pl.col("leaves") == 1).then(pl.lit("intra-leaf"))
+        .otherwise(pl.lit("cross-leaf"))
+    )  # fmt: skip
+    return grouped.select("instance", "ranks", "nodes", tier.alias("tier"))
+
+
+def network_tiers(instances: pl.DataFrame, references: Mapping[str, Reference]) -> pl.DataFrame:
+    """One row a (tier, collective, group size), dearest first.
+
+    Args:
+        instances: whole collectives with tier, group_id, collective, members, msg_bytes, step, transfer_ns, wait_ns (sum
+            over members), exposed_transfer_ns (mean over members), busbw_bytes_per_s.
+        references: by tier; the best decile seen here serves where there is none.
+    """
+    rows = []
+    steps = max(instances.get_column("step").n_unique(), 1) if len(instances) else 1
+    keys = ["tier", "collective", "members"]
+    for (tier, collective, members), part in instances.sort(*keys).group_by(keys, maintain_order=True):
+        model = _model(part, str(collective), int(members))  # type: ignore[call-overload]
+        best = part.get_column("busbw_bytes_per_s").drop_nulls()
+        decile = float(best.quantile(0.9) or 0.0) if len(best) else None
+        reference = references.get(str(tier)) if tier is not None else None
+        row = {
+            "tier": tier, "collective": collective, "group_size": members, "groups": part.get_column("group_id").n_unique(),
+            "instances": len(part), "best_busbw_bytes_per_s": decile,
+            "reference_bytes_per_s": reference.busbw_bytes_per_s if reference else decile,
+            "reference_from": reference.source if reference else "best decile of this run" if decile else None,
+            "wait_ratio": _wait_ratio(part), "latency_ratio": _latency_ratio(part, model), "tail_ratio": _tail_ratio(part),
+            "exposed_transfer_ns": round(float(part.get_column("exposed_transfer_ns").sum()) / steps),
+        }  # fmt: skip
+        if model is not None:
+            row |= {
+                "alpha_ns": None if model.alpha_ns is None else round(model.alpha_ns), "root_ratio": model.root,
+                "busbw_bytes_per_s": model.busbw_bytes_per_s, "busbw_low": _finite(model.low), "busbw_high": _finite(model.high),
+                "half_size_bytes": None if model.half_size_bytes is None else round(model.half_size_bytes),
+            }  # fmt: skip
+        row["bound"] = bound(row, part, own=reference is None)
+        rows.append(row)
+    frame = pl.DataFrame(rows, schema=TIER_SCHEMA)
+    return frame.sort("exposed_transfer_ns", "tier", "collective", descending=[True, False, False], nulls_last=True)
+
+
+def bound(row: Mapping[str, object], part: pl.DataFrame, *, own: bool) -> str:
+    """What limits a class: waiting first, then fixed cost, then the tail, then bandwidth against the reference."""
+    wait, latency, tail = (float(row[name] or 0.0) for name in ("wait_ratio", "latency_ratio", "tail_ratio"))  # type: ignore[arg-type]
+    if wait > _WAIT:
+        return "wait"
+    if latency > _LATENCY:
+        return "latency"
+    if tail > _TAIL and len(part) >= _TAIL_SAMPLES:
+        return "tail"
+    bandwidth, reference = row.get("busbw_bytes_per_s"), row.get("reference_bytes_per_s")
+    if not isinstance(bandwidth, float) or not isinstance(reference, float) or reference <= 0:
+        return "unknown"
+    if own:
+        return "bandwidth"  # its own best decile is no proof of wire speed
+    return "wire" if bandwidth >= _AT_REFERENCE * reference else "bandwidth"
+
+
+def _model(part: pl.DataFrame, collective: str, members: int) -> CostModel | None:
+    known = part.filter(pl.col("msg_bytes").is_not_null() & pl.col("transfer_ns").is_not_null())
+    if known.is_empty():
+        return None
+    return fit_cost(
+        known.get_column("msg_bytes").to_numpy().astype(np.float64), known.get_column("transfer_ns").to_numpy().astype(np.float64),
+        known.get_column("step").fill_null(-1).to_numpy(), factor(collective, members),
+    )  # fmt: skip
+
+
+def _wait_ratio(part: pl.DataFrame) -> float:
+    wait = float(part.get_column("wait_ns").sum())
+    total = wait + float((part.get_column("transfer_ns") * part.get_column("members")).sum())
+    return wait / total if total else 0.0
+
+
+def _latency_ratio(part: pl.DataFrame, model: CostModel | None) -> float | None:
+    """Share of the transfer time that more bandwidth would not shorten."""
+    total = float(part.get_column("transfer_ns").sum())
+    if model is None or not total:
+        return None
+    if model.alpha_ns is not None:
+        return min(model.alpha_ns * len(part) / total, 1.0)
+    small = float(part.filter(pl.col("msg_bytes") <= _SMALL_BYTES).get_column("transfer_ns").sum()) / total
+    return small if small > _WIRE_SHARE else 0.0
+
+
+def _tail_ratio(part: pl.DataFrame) -> float | None:
+    """Weighted by time: p95 of the transfer over its median, per group and size."""
+    per = part.group_by("group_id", "msg_bytes").agg(
+        (pl.col("transfer_ns").quantile(0.95) / pl.col("transfer_ns").median()).alias("ratio"), pl.col("transfer_ns").sum().alias("weight"), pl.len()
+    ).filter(pl.col("len") >= 5)  # fmt: skip
+    weight = float(per.get_column("weight").sum())
+    return float((per.get_column("ratio") * per.get_column("weight")).sum()) / weight if weight else None
+
+
+def _finite(value: float) -> float | None:
+    return value if np.isfinite(value) else None

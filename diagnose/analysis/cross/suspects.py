@@ -1,0 +1,179 @@
+"""Which host or rank makes its groups slow: tomography over groups that cross.
+
+A ring or tree runs at its slowest member, so every group with a slow element is slow. Scores add the robust z of the
+groups that hold a candidate, healthy ones voting against it; the best is taken, its groups set aside, and so on. What
+explains the same groups equally well is the ambiguity set. Source: algorithms, localising a slow link or NIC.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import polars as pl
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+_CLIP = 8.0
+_MIN_SCORE = 4.0
+_AMBIGUOUS = 0.75
+_MIN_EFFECT = 0.10
+_FLOOR = 0.03
+_MAX_SUSPECTS = 4
+
+SCHEMA = {
+    "kind": pl.String, "name": pl.String, "host": pl.String, "ranks": pl.List(pl.Int32), "score": pl.Float64, "slowdown_ratio": pl.Float64,
+    "ambiguous": pl.Boolean,
+}  # fmt: skip
+
+
+class Candidate(NamedTuple):
+    """A host, or a rank on a host that has several."""
+
+    kind: str
+    name: str
+    host: str | None
+    ranks: tuple[int, ...]
+
+
+def find_suspects(instances: pl.DataFrame, hosts: Mapping[int, str | None]) -> pl.DataFrame:
+    """Suspects with scores; empty where no two comparable groups differ.
+
+    Args:
+        instances: whole inter-node collectives with ranks, collective, members, msg_bytes, transfer_ns.
+        hosts: host by rank.
+    """
+    groups = _groups(instances)
+    if groups.is_empty():
+        return pl.DataFrame(schema=SCHEMA)
+    members = [frozenset(ranks) for ranks in groups.get_column("ranks").to_list()]
+    z = np.clip(groups.get_column("z").to_numpy(), -_CLIP, _CLIP)
+    effect = groups.get_column("effect").to_numpy()
+    candidates = _candidates(hosts)
+    holds = np.array([[bool(group & set(candidate.ranks)) for group in members] for candidate in candidates])
+    holds = np.array(
+        [
+            [held and not group <= set(candidate.ranks) for held, group in zip(row, members, strict=True)]
+            for row, candidate in zip(holds, candidates, strict=True)
+        ]
+    )
+    return _greedy(candidates, holds, z, effect)
+
+
+def world_suspects(hosts: Sequence[str]) -> pl.DataFrame:
+    """Every host, when one group holds them all: nothing tells them apart."""
+    return pl.DataFrame(
+        [
+            {
+                "kind": "node",
+                "name": host,
+                "host": host,
+                "ranks": [],
+                "score": 0.0,
+                "slowdown_ratio": None,
+                "ambiguous": True,
+            }
+            for host in hosts
+        ],
+        schema=SCHEMA,
+    )
+
+
+def _groups(instances: pl.DataFrame) -> pl.DataFrame:
+    """One row a (group, kind, size): log transfer against the class, in robust standard deviations."""
+    per = (
+        instances.filter(pl.col("transfer_ns") > 0)
+        .group_by("ranks", "collective", "members", "msg_bytes")
+        .agg(pl.col("transfer_ns").log().median().alias("y"), pl.len().alias("count"))
+    )
+    shape = ["collective_class", "members", "msg_bytes"]
+    per = per.with_columns(pl.col("collective").replace({"send": "p2p", "recv": "p2p"}).alias("collective_class"))
+    per = per.with_columns(
+        pl.col("y").median().over(shape).alias("middle"),
+        pl.col("y").quantile(0.25).over(shape).alias("fast"),
+        pl.len().over(shape).alias("groups"),
+    )
+    per = per.filter(pl.col("groups") >= 2)
+    # With a slow element in half of the groups the median is slow too: the fast quarter is what the class can do.
+    per = per.with_columns((pl.col("y") - pl.col("fast")).alias("effect"))
+    spread = (pl.col("y") - pl.col("fast")).filter(pl.col("y") <= pl.col("middle")).median().over(shape)
+    return (
+        per.with_columns((pl.col("effect") / pl.max_horizontal(1.4826 * spread, pl.lit(_FLOOR))).alias("z"))
+        .with_columns((pl.col("z") - 2.0).alias("z"))
+        .sort("collective", "members", "msg_bytes", "y")
+    )
+
+
+def _candidates(hosts: Mapping[int, str | None]) -> list[Candidate]:
+    by_host: dict[str, list[int]] = {}
+    for rank, host in sorted(hosts.items()):
+        if host is not None:
+            by_host.setdefault(host, []).append(rank)
+    found = [Candidate("node", host, host, tuple(ranks)) for host, ranks in by_host.items()]
+    found += [
+        Candidate("rank", f"rank {rank}", host, (rank,))
+        for host, ranks in by_host.items()
+        if len(ranks) > 1
+        for rank in ranks
+    ]
+    return found
+
+
+def _greedy(
+    candidates: list[Candidate],
+    holds: np.ndarray[tuple[int, int], np.dtype[np.bool_]],
+    z: np.ndarray[tuple[int], np.dtype[np.float64]],
+    effect: np.ndarray[tuple[int], np.dtype[np.float64]],
+) -> pl.DataFrame:
+    rows = []
+    left = np.ones(len(z), bool)
+    taken: set[int] = set()
+    for _ in range(_MAX_SUSPECTS):
+        score = np.array(
+            [_score(holds[place] & left, z) if place not in taken else -math.inf for place in range(len(candidates))]
+        )
+        best = float(score.max(initial=-math.inf))
+        if best < _MIN_SCORE:
+            break
+        equal = [place for place in np.flatnonzero(score >= _AMBIGUOUS * best) if (holds[place] & left).any()]
+        top = int(np.argmax(score))
+        slow = float(np.median(effect[holds[top] & left]))
+        if slow < math.log1p(_MIN_EFFECT):
+            break
+        # A host and its only affected rank say the same: the host stands for both unless the rank explains more.
+        equal = [
+            place
+            for place in equal
+            if not _part_of(candidates[place], [candidates[other] for other in equal if other != place])
+        ]
+        for place in equal:
+            item = candidates[place]
+            rows.append(
+                {
+                    "kind": item.kind,
+                    "name": item.name,
+                    "host": item.host,
+                    "ranks": list(item.ranks),
+                    "score": float(score[place]),
+                    "slowdown_ratio": math.expm1(slow),
+                    "ambiguous": len(equal) > 1,
+                }
+            )
+            taken.add(place)
+        left &= ~holds[top]
+        if not left.any():
+            break
+    return pl.DataFrame(rows, schema=SCHEMA)
+
+
+def _score(
+    chosen: np.ndarray[tuple[int], np.dtype[np.bool_]], z: np.ndarray[tuple[int], np.dtype[np.float64]]
+) -> float:
+    count = int(chosen.sum())
+    return float(z[chosen].sum()) / math.sqrt(count) if count else -math.inf
+
+
+def _part_of(item: Candidate, others: list[Candidate]) -> bool:
+    return item.kind == "rank" and any(other.kind == "node" and other.host == item.host for other in others)

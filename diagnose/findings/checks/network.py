@@ -1,0 +1,161 @@
+"""Transfers that block: what bounds them, and who makes them slow."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from diagnose.findings.job import job_summary
+from diagnose.model import Evidence, NotChecked
+from diagnose.units import format_rate, format_ratio
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from diagnose.findings.facts import Facts
+    from diagnose.model import Finding
+
+_CODES = {
+    "latency": "NET-LATENCY",
+    "tail": "NET-TAIL",
+    "bandwidth": "NET-BANDWIDTH",
+    "wire": "NET-BANDWIDTH",
+    "unknown": "NET-BANDWIDTH",
+    "contention": "NET-TAIL",
+    "wait": "NET-BANDWIDTH",
+}
+_SHARE_OF_CLASS = 0.25
+_NCCL_TESTS = "mpirun -N <gpus per node> all_reduce_perf -b 1M -e 1G -f 2 -g 1 > nccl-tests.log, and give the file with the traces"
+
+
+def check(facts: Facts) -> Iterator[Finding | NotChecked]:
+    """Findings of the dearest classes of collectives, the suspects, and what could not be asked."""
+    job = job_summary(facts)
+    tiers = facts.tables.query(
+        "SELECT * FROM network_tier ORDER BY exposed_transfer_ns DESC NULLS LAST, tier, collective"
+    )
+    if job is None:
+        return
+    yield from _open_questions(facts, tiers)
+    blocking, span = job.blocking_ns, job.span_ns or 1
+    if blocking is None or tiers.is_empty():
+        return
+    exposed = float(tiers.get_column("exposed_transfer_ns").sum() or 1)
+    suspects = facts.tables.query("SELECT * FROM network_suspect ORDER BY score DESC, kind, name")
+    sure = suspects.filter(pl.col("score") > 0)
+    if len(sure):
+        yield from _slow_nic(facts, sure, blocking, span)
+    for row in tiers.iter_rows(named=True):
+        weight = (row["exposed_transfer_ns"] or 0) / exposed
+        if weight < _SHARE_OF_CLASS:
+            continue
+        finding = _class_finding(facts, row, blocking * weight, span, suspects)
+        if finding is not None:
+            yield finding
+
+
+def _open_questions(facts: Facts, tiers: pl.DataFrame) -> Iterator[NotChecked]:
+    own = tiers.filter((pl.col("reference_from") == "best decile of this run") & (pl.col("tier") != "intra-node"))
+    if len(own):
+        yield NotChecked(
+            "Does the fabric reach its wire speed?",
+            "nothing here says what it should reach",
+            f"run {_NCCL_TESTS}; or state it under `hardware` in diagnose.yaml",
+        )
+    if len(tiers.filter(pl.col("tier").is_null())):
+        yield NotChecked(
+            "Is the slow part inside the nodes or between them?",
+            "the traces do not say on which host a rank ran",
+            "give --host-map, or traces of torch 2.13 and newer, which carry host_name",
+        )
+
+
+def _class_finding(facts: Facts, row: dict[str, Any], lost: float, span: int, suspects: pl.DataFrame) -> Finding | None:
+    code = _CODES[row["bound"] or "unknown"]
+    if code == "NET-BANDWIDTH" and row["tier"] == "intra-node":
+        code = "NET-INTRA-NODE"
+    rule = facts.rules[code]
+    severity = rule.judge(share=lost / span)
+    if severity is None:
+        return None
+    sizes = facts.tables.query(
+        "SELECT count(*) / greatest(count(DISTINCT step), 1) AS count, median(msg_bytes) AS size, sum(transfer_ns) / greatest(count(DISTINCT step), 1) AS transfer "
+        "FROM collective WHERE collective = $kind AND members = $members AND step IS NOT NULL AND transfer_ns IS NOT NULL",
+        {"kind": row["collective"], "members": row["group_size"]},
+    ).row(0, named=True)
+    tier = row["tier"] or "unknown tier"
+    fields = {
+        "collective": row["collective"], "members": row["group_size"], "tier": tier, "busbw": row["busbw_bytes_per_s"] or 0.0, "against": _against(row),
+        "share": lost / span, "count": sizes["count"], "size": sizes["size"] or 0, "transfer": sizes["transfer"] or 0, "latency": row["latency_ratio"] or 0.0,
+        "tail": row["tail_ratio"] or 0.0,
+    }  # fmt: skip
+    hidden = suspects.filter(pl.col("score") == 0).get_column("host").to_list() if code == "NET-BANDWIDTH" else []
+    return rule.finding(
+        severity, fields=fields, impact=facts.impact(lost), confidence=0.85 if row["instances"] >= 20 else 0.7, evidence=_evidence(row, hidden)
+    )  # fmt: skip
+
+
+def _against(row: dict[str, Any]) -> str:
+    reference, source = row["reference_bytes_per_s"], row["reference_from"]
+    if not reference or source == "best decile of this run":
+        return "with nothing to compare it with"
+    return f"{format_ratio((row['busbw_bytes_per_s'] or 0.0) / reference)} of {format_rate(reference)} ({source})"
+
+
+def _evidence(row: dict[str, Any], hidden: list[str]) -> list[Evidence]:
+    evidence = [
+        Evidence(
+            f"{row['instances']} collectives in {row['groups']} group(s), exposed transfer per step",
+            row["exposed_transfer_ns"],
+            "ns",
+            "network_tier",
+        )
+    ]
+    if row["busbw_bytes_per_s"]:
+        evidence.append(
+            Evidence("bus bandwidth (median instances)", row["busbw_bytes_per_s"], "bytes/s", "network_tier")
+        )
+    if row["busbw_low"] is not None and row["busbw_high"] is not None:
+        evidence.append(
+            Evidence(
+                "its 95 % interval",
+                f"{format_rate(row['busbw_low'])} to {format_rate(row['busbw_high'])}",
+                None,
+                "network_tier",
+            )
+        )
+    if row["alpha_ns"] is not None:
+        evidence.append(Evidence("fixed cost of one collective", row["alpha_ns"], "ns", "network_tier"))
+    evidence.append(
+        Evidence("share of kernel time spent waiting", round(row["wait_ratio"], 4), "ratio", "network_tier")
+    )
+    if hidden:
+        evidence.append(
+            Evidence(
+                f"one group holds all hosts, so any of them may be the slow one: {', '.join(hidden[:8])}",
+                None,
+                None,
+                "network_suspect",
+            )
+        )
+    return evidence
+
+
+def _slow_nic(facts: Facts, suspects: pl.DataFrame, blocking: int, span: int) -> Iterator[Finding]:
+    rule = facts.rules["NET-SLOW-NIC"]
+    severity = rule.judge(share=blocking / span)
+    if severity is None:
+        return
+    top = suspects.row(0, named=True)
+    near = suspects.filter(pl.col("ambiguous")) if top["ambiguous"] else suspects.head(1)
+    names = near.get_column("name").to_list()
+    hosts = near.get_column("host").drop_nulls().to_list()
+    ambiguity = f" (the evidence fits each of {', '.join(names[:6])} equally well)" if len(names) > 1 else ""
+    slowdown = top["slowdown_ratio"] or 0.0
+    lost = blocking * slowdown / (1 + slowdown)
+    yield rule.finding(
+        severity, fields={"who": f"host {top['name']}" if top["kind"] == "node" else f"{top['name']} on {top['host']}", "slowdown": slowdown, "ambiguity": ambiguity, "share": blocking / span},
+        hosts=hosts if len(hosts) <= 8 else [], ranks=top["ranks"] if len(names) == 1 else [], impact=facts.impact(lost), confidence=0.9 if len(names) == 1 else 0.6,
+        evidence=[Evidence(f"{row['kind']} {row['name']}: score against comparable groups", round(row["score"], 1), None, "network_suspect") for row in near.head(4).iter_rows(named=True)],
+    )  # fmt: skip

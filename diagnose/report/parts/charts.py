@@ -1,0 +1,71 @@
+"""Numbers behind the pictures: lateness by rank and step, bandwidth against size, who waits for whom."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+if TYPE_CHECKING:
+    from diagnose.findings.facts import Tables
+
+_POINTS = 300
+_LATE_SQL = """
+SELECT r.rank, r.step, sum(i.longest - r.dur_ns)::BIGINT AS late_ns
+FROM collective_rank AS r
+JOIN (SELECT instance, max(dur_ns) AS longest FROM collective_rank GROUP BY instance) AS i USING (instance)
+JOIN collective AS c USING (instance)
+WHERE c.transfer_ns IS NOT NULL AND r.step IS NOT NULL
+GROUP BY r.rank, r.step
+ORDER BY r.rank, r.step
+"""
+
+
+def charts(tables: Tables) -> dict[str, Any] | None:
+    """The document's ``charts``; None for a run of one rank."""
+    late = tables.query(_LATE_SQL)
+    waits = tables.query(
+        "SELECT w.rank, r.host, w.wait_ns, w.caused_wait_ns, w.last_ratio FROM who_waits AS w JOIN rank AS r USING (rank) ORDER BY rank"
+    )
+    busbw = _busbw(tables)
+    if late.is_empty() and waits.is_empty() and not busbw:
+        return None
+    return {"lateness": _matrix(late), "busbw": busbw, "who_waits": list(waits.iter_rows(named=True))}
+
+
+def _matrix(late: pl.DataFrame) -> dict[str, Any] | None:
+    if late.is_empty():
+        return None
+    steps = late.get_column("step").unique().sort().to_list()
+    wide = late.pivot("step", index="rank", values="late_ns", sort_columns=False).sort("rank")
+    wide = wide.select("rank", *(str(step) for step in steps))
+    return {
+        "ranks": wide.get_column("rank").to_list(),
+        "steps": steps,
+        "late_ns": [list(row) for row in wide.drop("rank").iter_rows()],
+    }
+
+
+def _busbw(tables: Tables) -> list[dict[str, Any]]:
+    points = tables.query(
+        "SELECT collective, members, msg_bytes, median(busbw_bytes_per_s) AS busbw FROM collective "
+        "WHERE busbw_bytes_per_s IS NOT NULL AND msg_bytes > 0 GROUP BY collective, members, msg_bytes ORDER BY collective, members, msg_bytes"
+    )
+    tiers = tables.query(
+        "SELECT * FROM network_tier ORDER BY exposed_transfer_ns DESC NULLS LAST, tier, collective, group_size"
+    )
+    found = []
+    for row in tiers.iter_rows(named=True):
+        mine = points.filter(
+            (pl.col("collective") == row["collective"]) & (pl.col("members") == row["group_size"])
+        ).head(_POINTS)
+        if mine.is_empty():
+            continue
+        found.append(
+            {
+                "tier": row["tier"] or "unknown", "collective": row["collective"],
+                "points": [[size, value] for size, value in mine.select("msg_bytes", "busbw").iter_rows()],
+                "fit": None, "reference_bytes_per_s": row["reference_bytes_per_s"],
+            }
+        )  # fmt: skip
+    return found
