@@ -17,15 +17,15 @@ WIDE_LABEL = 420
 """Pixels: names of hosts and kernels are never cut."""
 
 
-def part_colours(parts: Sequence[str]) -> alt.Color:
+def part_colours(parts: Sequence[str], columns: int = 5) -> alt.Color:
     """The palette of the parts that occur, always in the same order."""
     found = set(parts)
     known = [(name, colour) for name, colour in zip(LABELS, COLOURS, strict=True) if name in found]
     scale = alt.Scale(domain=[name for name, _ in known], range=[colour for _, colour in known])
-    return alt.Color("part:N", scale=scale, legend=alt.Legend(title=None, orient="top", columns=5, labelLimit=0, symbolLimit=0))
+    return alt.Color("part:N", scale=scale, legend=alt.Legend(title=None, orient="top", columns=columns, labelLimit=0, symbolLimit=0))
 
 
-def parts_across(rows: pl.DataFrame, *, title: str = "time per step", sort: list[str] | None = None) -> alt.LayerChart:
+def parts_across(rows: pl.DataFrame, *, title: str = "time per step", sort: list[str] | None = None, columns: int = 5) -> alt.LayerChart:
     """Horizontal stacked bars, one a ``place``, letters inside wide segments."""
     divisor, unit = time_unit(_longest(rows))
     drawn = _stacked(rows, divisor)
@@ -33,13 +33,13 @@ def parts_across(rows: pl.DataFrame, *, title: str = "time per step", sort: list
     y = alt.Y("place:N", sort=sort, title=None, axis=alt.Axis(labelLimit=WIDE_LABEL))
     base = alt.Chart(drawn).encode(y=y)
     bars = base.mark_bar(height={"band": 0.8}).encode(
-        x=alt.X("start:Q", title=f"{title} ({unit})", axis=alt.Axis(format="~g")), x2="end:Q", color=part_colours(drawn["part"].to_list()),
+        x=alt.X("start:Q", title=f"{title} ({unit})", axis=alt.Axis(format=",.4~f")), x2="end:Q", color=part_colours(drawn["part"].to_list(), columns),
         tooltip=[alt.Tooltip("place:N", title="of"), alt.Tooltip("part:N"), alt.Tooltip("value:Q", title=f"time ({unit})", format=",.3~f"), alt.Tooltip("share:Q", format=".1%")],
     )  # fmt: skip
     letters = base.transform_filter(alt.datum.value > limit).mark_text(fontSize=11, fontWeight="bold").encode(
         x="middle:Q", text="letter:N", color=alt.condition("datum.letter == 'C'", alt.value("#fff"), alt.value("#111")),
     )  # fmt: skip
-    return (bars + letters).properties(height=alt.Step(26))
+    return (bars + letters).properties(height=rows_height(drawn.get_column("place").n_unique(), 26))
 
 
 def parts_along(rows: pl.DataFrame, *, title: str, places: list[str], off: bool = False) -> alt.LayerChart:
@@ -72,7 +72,7 @@ def heat(rows: pl.DataFrame, *, title: str, diverging: bool, selectable: str) ->
     scale = alt.Scale(scheme=DIVERGING, domain=[-bound, bound], domainMid=0) if diverging else alt.Scale(scheme=SEQUENTIAL, domain=[0, bound])
     order = rows.select("row", "row_order").unique().sort("row_order").get_column("row").to_list()
     click = alt.selection_point(name="clicked", fields=[selectable], on="click", clear="dblclick")
-    height = max(160, min(1100, len(order) * (16 if len(order) <= 72 else 7)))
+    height = max(160, min(1100, len(order) * (18 if len(order) <= 60 else 13 if len(order) <= 72 else 7)))
     return (
         alt.Chart(drawn)
         .mark_rect(stroke=None)
@@ -126,3 +126,8 @@ def _longest(rows: pl.DataFrame) -> float:
 
 def _wide(places: Sequence[str]) -> bool:
     return sum(len(place) + 2 for place in places[:MOST_LABELLED]) > 150
+
+
+def rows_height(rows: int, each: int) -> int:
+    """Height of a chart of bars; said in pixels, because a step size would fight with the fitted width."""
+    return max(1, rows) * each

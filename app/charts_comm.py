@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING
 
 import altair as alt
 import polars as pl
-from charts import WIDE_LABEL
+from charts import WIDE_LABEL, rows_height
 from text import time_unit
-from theme import COLOURS, LABELS, PEER_COLOUR, RANK_COLOUR, REFERENCE_COLOUR, TRANSPORT_COLOURS
+from theme import COLOURS, PEER_COLOUR, RANK_COLOUR, REFERENCE_COLOUR, TRANSPORT_COLOURS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from diagnose.report.measures import BusbwSeries
 
-_WAIT, _TRANSFER = LABELS[1], LABELS[2]
-_KINDS = alt.Scale(domain=[_WAIT, _TRANSFER], range=list(COLOURS[1:3]))
+WAIT, TRANSFER = "waiting for the last member", "transfer"
+_KINDS = alt.Scale(domain=[WAIT, TRANSFER], range=list(COLOURS[1:3]))
 _BYTES = "datum.value >= 1e9 ? format(datum.value / 1e9, '~g') + ' GB' : datum.value >= 1e6 ? format(datum.value / 1e6, '~g') + ' MB' : datum.value >= 1e3 ? format(datum.value / 1e3, '~g') + ' kB' : format(datum.value, '~g') + ' B'"
 MOST_MEMBERS = 40
 
@@ -29,11 +29,11 @@ def busbw(points: pl.DataFrame, series: Sequence[BusbwSeries]) -> alt.LayerChart
     )
     x = alt.X("msg_bytes:Q", title="message size (bytes, logarithmic)", scale=alt.Scale(type="log"), axis=alt.Axis(labelExpr=_BYTES, tickCount=8))
     colour = alt.Color("kind:N", legend=alt.Legend(title=None, orient="top", columns=3, labelLimit=0))
-    shape = alt.Shape("kind:N", legend=None)
+    shape = alt.Shape("kind:N", legend=alt.Legend(title=None, orient="top", columns=3, labelLimit=0))
     axis = "bus bandwidth (GB/s, logarithmic)"
     base = alt.Chart(drawn).encode(x=x, color=colour)
     spread = base.mark_rule(opacity=0.5).encode(y=alt.Y("low:Q", title=axis, scale=alt.Scale(type="log")), y2="high:Q")
-    dots = base.mark_point(filled=True, size=60).encode(
+    dots = base.mark_point(filled=False, size=80, strokeWidth=2).encode(
         y=alt.Y("busbw:Q", title=axis), shape=shape,
         tooltip=["collective", "tier", "group_size", alt.Tooltip("msg_bytes:Q", format=",d", title="message (bytes)"), alt.Tooltip("busbw:Q", title="busbw (GB/s)", format=",.3~f"), "count"],
     )  # fmt: skip
@@ -41,11 +41,11 @@ def busbw(points: pl.DataFrame, series: Sequence[BusbwSeries]) -> alt.LayerChart
     fits = [{"kind": f"{item.collective}, {item.tier}", "msg_bytes": size, "busbw": rate * 1e-9} for item in series for size, rate in item.fit or () if size > 0 and rate > 0]
     if fits:
         layers.append(alt.Chart(pl.DataFrame(fits)).mark_line(strokeWidth=2).encode(x=x, y="busbw:Q", color=colour))
-    references = [{"rate": item.reference_bytes_per_s * 1e-9, "words": f"reference {item.tier}"} for item in series if item.reference_bytes_per_s]
+    references = [{"rate": item.reference_bytes_per_s * 1e-9, "words": f"reference: {item.collective}, {item.tier}"} for item in series if item.reference_bytes_per_s]
     if references:
         lines = alt.Chart(pl.DataFrame(references).unique(maintain_order=True)).encode(y="rate:Q")
         layers += [lines.mark_rule(strokeDash=[6, 4], color=REFERENCE_COLOUR), lines.mark_text(align="left", dx=4, dy=-6, color=REFERENCE_COLOUR).encode(x=alt.value(0), text="words:N")]
-    return alt.layer(*layers).properties(height=340)
+    return alt.layer(*layers).properties(height=380)
 
 
 def wait_transfer(rows: pl.DataFrame) -> alt.Chart:
@@ -57,7 +57,7 @@ def wait_transfer(rows: pl.DataFrame) -> alt.Chart:
         y=alt.Y("group:N", sort=order, title=None, axis=alt.Axis(labelLimit=WIDE_LABEL)), x=alt.X("value:Q", title=f"median time per call ({unit})"),
         color=alt.Color("part:N", scale=_KINDS, legend=alt.Legend(title=None, orient="top", labelLimit=0)), order=alt.Order("order:Q"),
         tooltip=["group", "part", alt.Tooltip("value:Q", title=f"time ({unit})", format=",.3~f"), "count"],
-    ).properties(height=alt.Step(24))  # fmt: skip
+    ).properties(height=rows_height(len(order), 26))  # fmt: skip
 
 
 def members(rows: pl.DataFrame) -> alt.Chart:
@@ -66,22 +66,22 @@ def members(rows: pl.DataFrame) -> alt.Chart:
     kept = rows if len(rows) <= MOST_MEMBERS else pl.concat([rows.head(MOST_MEMBERS // 4), rows.tail(MOST_MEMBERS - MOST_MEMBERS // 4)])
     names = kept.with_columns(("rank " + pl.col("rank").cast(pl.String) + pl.when(pl.col("host").is_null()).then(pl.lit("")).otherwise("  " + pl.col("host"))).alias("member"))
     middle = (pl.col("arrived_ns") + pl.col("wait_ns").fill_null(0)) / divisor
-    wait = names.select("member", pl.lit(_WAIT).alias("part"), (pl.col("arrived_ns") / divisor).alias("from"), middle.alias("to"))
-    move = names.select("member", pl.lit(_TRANSFER).alias("part"), middle.alias("from"), (pl.col("ended_ns") / divisor).alias("to"))
+    wait = names.select("member", pl.lit(WAIT).alias("part"), (pl.col("arrived_ns") / divisor).alias("from"), middle.alias("to"))
+    move = names.select("member", pl.lit(TRANSFER).alias("part"), middle.alias("from"), (pl.col("ended_ns") / divisor).alias("to"))
     drawn = pl.concat([wait, move]).with_columns((pl.col("to") - pl.col("from")).alias("length"))
     return alt.Chart(drawn).mark_bar(height={"band": 0.75}).encode(
         y=alt.Y("member:N", sort=names.get_column("member").to_list(), title=None, axis=alt.Axis(labelLimit=WIDE_LABEL)),
         x=alt.X("from:Q", title=f"after the first member's start ({unit}, aligned clocks)"), x2="to:Q",
         color=alt.Color("part:N", scale=_KINDS, legend=alt.Legend(title=None, orient="top", labelLimit=0)),
         tooltip=["member", "part", alt.Tooltip("from:Q", title=f"from ({unit})", format=",.3~f"), alt.Tooltip("length:Q", title=f"lasts ({unit})", format=",.3~f")],
-    ).properties(height=alt.Step(18))  # fmt: skip
+    ).properties(height=rows_height(len(names), 20))  # fmt: skip
 
 
 def last_arrivals(rows: pl.DataFrame) -> alt.Chart:
     """In which share of its collectives each rank came last."""
     drawn = rows.with_columns((pl.col("last_ratio") * 100).alias("share"))
     return alt.Chart(drawn).mark_circle(size=40, color=PEER_COLOUR, opacity=0.85).encode(
-        x=alt.X("rank:Q", title="rank", axis=alt.Axis(format="d", tickMinStep=1)), y=alt.Y("share:Q", title="came last in (% of its collectives)", scale=alt.Scale(domainMin=0)),
+        x=alt.X("rank:Q", title="rank", axis=alt.Axis(format="d", tickMinStep=1)), y=alt.Y("share:Q", title="came last (%)", scale=alt.Scale(domainMin=0)),
         tooltip=["rank", "host", alt.Tooltip("share:Q", format=".1f", title="came last (%)"), "last", "collectives"],
     ).properties(height=220)  # fmt: skip
 
@@ -100,7 +100,8 @@ def topology(hosts: pl.DataFrame, edges: pl.DataFrame) -> alt.LayerChart:
     names = near.mark_text(dy=-24, fontWeight="bold", fontSize=12, color=REFERENCE_COLOUR).encode(text="host:N")
     ranks = near.mark_text(dy=26, fontSize=11, color=REFERENCE_COLOUR).encode(text="ranks:N")
     inside = near.mark_text(dy=40, fontSize=11, color=REFERENCE_COLOUR).encode(text="inside:N")
-    return alt.layer(lines, boxes, names, ranks, inside).properties(height=460)
+    layers = [boxes, names, ranks, inside]
+    return alt.layer(*([lines] if len(edges) else []), *layers).properties(height=460)
 
 
 def host_matrix(edges: pl.DataFrame) -> alt.Chart:
@@ -119,7 +120,7 @@ def tiers(rows: pl.DataFrame) -> alt.LayerChart:
     return (
         base.mark_rule(strokeWidth=4, opacity=0.45, color=PEER_COLOUR).encode(x=alt.X("low:Q", title="bus bandwidth (GB/s), with its interval", scale=alt.Scale(domainMin=0)), x2="high:Q")
         + base.mark_point(filled=True, size=90, color=RANK_COLOUR).encode(x="busbw:Q", tooltip=["name", alt.Tooltip("busbw:Q", format=",.2f", title="GB/s"), "bound"])
-    ).properties(height=alt.Step(28))
+    ).properties(height=rows_height(len(rows), 30))
 
 
 def _transports(edges: pl.DataFrame) -> alt.Scale:

@@ -8,7 +8,7 @@ import data
 import polars as pl
 import state
 from frame import picked_row
-from theme import LABELS
+from charts_comm import TRANSFER, WAIT
 
 from diagnose.units import format_bytes
 
@@ -27,7 +27,7 @@ def groups(document: Document) -> pl.DataFrame:
     for row in document.collectives[:MOST_GROUPS]:
         size = "size unknown" if row.msg_bytes is None else format_bytes(row.msg_bytes)
         name = f"{row.collective}, {row.process_group or 'group not named'} of {row.group_size or '?'}, {row.dtype or 'type unknown'}, {size}"
-        for order, (part, value) in enumerate(((LABELS[1], row.wait_ns), (LABELS[2], row.transfer_ns))):
+        for order, (part, value) in enumerate(((WAIT, row.wait_ns), (TRANSFER, row.transfer_ns))):
             rows.append({"group": name, "part": part, "ns": float(value or 0), "order": order, "count": row.count})
     frame = pl.DataFrame(rows, schema={"group": pl.String, "part": pl.String, "ns": pl.Float64, "order": pl.Int32, "count": pl.Int64})
     return frame.group_by("group", "part", "order", maintain_order=True).agg(pl.col("ns").max(), pl.col("count").sum())
@@ -49,6 +49,6 @@ def row_clicked(name: str, instances: list[int]) -> None:
 def asked(run: Run) -> list[int]:
     """The instance of the address, when the run has it: links may name any, not only the slowest."""
     text = state.in_address(state.INSTANCE)
-    if text is None or not text.isdigit():
+    if text is None or not text.isdigit() or len(text) > 18:
         return []
     return data.rows(run, "collective_row", instance=int(text)).get_column("instance").to_list()

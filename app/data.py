@@ -82,6 +82,16 @@ def store(run: Run) -> Store:
     return _store(str(run.path), run.fingerprint)
 
 
+def reader(path: str, fingerprint: tuple[int, int, int]) -> Store:
+    """The reader of a file that a cache key names."""
+    return _store(path, fingerprint)
+
+
+def report_of(path: str, fingerprint: tuple[int, int, int]) -> Document:
+    """The report of a file that a cache key names."""
+    return _document(path, fingerprint)
+
+
 @st.cache_resource(max_entries=64, show_spinner=False)
 def _document(path: str, fingerprint: tuple[int, int, int]) -> Document:
     return assemble(_store(path, fingerprint), config(), rules())

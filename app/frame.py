@@ -17,15 +17,17 @@ from diagnose.units import format_ns, format_ratio
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from diagnose.model import Evidence
     from diagnose.report.document import Document, FindingEntry
 
+ROW_PX = 35
 _WIDE = ("name", "kernel", "host", "message", "text", "problem", "path", "example", "why")
 
 
 def sidebar() -> str | None:
     """The run picker and the menu; every link carries the run."""
     with st.sidebar:
-        st.markdown("**diagnose** \u2014 why is this run slow?")
+        st.markdown("**diagnose** — why is this run slow?")
         picked = state.pick_run()
         if picked is not None:
             for group in dict.fromkeys(page.group for page in state.PAGES):
@@ -42,7 +44,7 @@ def heading(title: str, question: str) -> Document:
     document = data.document(run)
     st.title(title, anchor=False)
     st.caption(plain(question))
-    st.caption(" \u00b7 ".join((f"Run **{plain(document.run.name)}**", *(plain(fact) for fact in view.run_facts(document)))))
+    st.caption(" · ".join((f"Run **{plain(document.run.name)}**", *(plain(fact) for fact in view.run_facts(document)))))
     return document
 
 
@@ -74,7 +76,7 @@ def finding_card(finding: FindingEntry, explained: Sequence[FindingEntry] = (), 
                 state.link("findings", "Evidence and actions", icon=":material/arrow_forward:", finding=finding.fingerprint)
         st.markdown(plain(finding.message))
         pieces = [view.subject(finding), f"costs {price}" if (price := view.cost(finding.impact)) else "", f"confidence {format_ratio(finding.confidence)}"]
-        st.caption(plain(" \u00b7 ".join(piece for piece in pieces if piece)))
+        st.caption(plain(" · ".join(piece for piece in pieces if piece)))
         if whole:
             _details(finding)
         if explained:
@@ -84,7 +86,7 @@ def finding_card(finding: FindingEntry, explained: Sequence[FindingEntry] = (), 
 def _details(finding: FindingEntry) -> None:
     if finding.evidence:
         st.markdown("**Evidence**")
-        st.markdown("\n".join(f"- {plain(view.evidence_text(item))}{f' \u2014 {plain(item.source)}' if item.source else ''}" for item in finding.evidence))
+        st.markdown("\n".join(f"- {plain(_sourced(item))}" for item in finding.evidence))
     if finding.actions:
         st.markdown("**What to do**")
         st.markdown("\n".join(f"1. {plain(action)}" for action in finding.actions))
@@ -96,11 +98,12 @@ def table(
 ) -> None:  # fmt: skip
     """A table in the units of its labels; with ``on_pick`` a click on a row calls it with the widget's key."""
     shown = in_units(rows.drop(hide, strict=False))
+    whole = ROW_PX * (len(shown) + 1) + 3
     columns = {name: _column(name, shown.schema[name], (labels or {}).get(name)) for name in shown.columns}
-    extra: dict[str, Any] = {} if height is None else {"height": height}
+    extra: dict[str, Any] = {"height": whole if height is None or whole < height else height} if height is not None or len(shown) < 10 else {}
     if on_pick is not None:
         extra |= {"on_select": lambda: on_pick(key), "selection_mode": "single-row"}
-    st.dataframe(shown, key=key, hide_index=True, column_config=columns, alt=alt, lazy=False, width="stretch", **extra)
+    st.dataframe(shown, key=key, hide_index=True, column_config=columns, alt=alt, lazy=False, width="stretch", placeholder="–", **extra)
 
 
 def picked_row(key: str) -> int | None:
@@ -115,7 +118,7 @@ def _column(name: str, kind: pl.DataType, words: str | None) -> Any:  # noqa: AN
     if name.endswith("_bytes") or name == "bytes":
         return st.column_config.NumberColumn(title, format="bytes", help="decimal prefixes")
     if kind.is_float():
-        return st.column_config.NumberColumn(title, format="%.1f" if name.endswith("_ratio") else "%.3f")
+        return st.column_config.NumberColumn(title, format="%.1f" if name.endswith("_ratio") else "%.3f" if name.endswith("_ns") else "%.4g")
     if kind.is_integer():
         return st.column_config.NumberColumn(title, format="%d")
     return st.column_config.Column(title, width="large" if name in _WIDE else None)
@@ -133,3 +136,8 @@ def facts(items: dict[str, str]) -> None:
 def duration(value: float | None) -> str:
     """A time, or what is said when it is not known."""
     return "not known" if value is None else format_ns(value)
+
+
+def _sourced(item: Evidence) -> str:
+    text = view.evidence_text(item)
+    return f"{text} — {item.source}" if item.source else text

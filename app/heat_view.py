@@ -19,7 +19,7 @@ LATE, LOCAL = "Lateness", "Local work"
 MEASURES = (LATE, LOCAL)
 TITLES = {LATE: "later than the first peer", LOCAL: "local work above (below) the peers"}
 CAPTIONS = {
-    LATE: "How much later than the first peer a rank entered its collectives of the step (the latest one). It says who is waited for, not why.",
+    LATE: "How much later than the first peer a rank entered its collectives, summed over the step. It says who is waited for, not why.",
     LOCAL: "Work that waits for nobody (compute, copies, idle the rank caused itself) against the median of ranks with the same role in the same step.",
 }
 EMPTY = {
@@ -29,12 +29,8 @@ EMPTY = {
 
 
 def cells(run: Run, measure: str, role: int | None) -> pl.DataFrame:
-    """Values of all ranks and steps; lateness is the report's where it has one."""
-    if measure == LATE:
-        reported = _reported(data.document(run), data.rows(run, "rank_list"))
-        frame = data.rows(run, "rank_lateness") if reported is None else reported
-    else:
-        frame = data.rows(run, "rank_local_work")
+    """Values of all ranks and steps; lateness is the report's."""
+    frame = _reported(data.document(run), data.rows(run, "rank_list")) if measure == LATE else data.rows(run, "rank_local_work")
     return frame if role is None else frame.filter(pl.col("role") == role)
 
 
@@ -60,7 +56,7 @@ def rank_facts(row: pl.DataFrame) -> str:
         f"trace {found['trace']}" if found["trace"] else "no trace",
         f"device time unknown: {found['lost_capture']}" if found["lost_capture"] else "",
     )
-    return " \u00b7 ".join(piece for piece in pieces if piece)
+    return " · ".join(piece for piece in pieces if piece)
 
 
 def suspect(document: Document, ranks: list[int]) -> int | None:
@@ -87,14 +83,13 @@ def row_clicked(name: str, signatures: list[str]) -> None:
         st.query_params[state.KERNEL] = signatures[place]
 
 
-def _reported(document: Document, listed: pl.DataFrame) -> pl.DataFrame | None:
+def _reported(document: Document, listed: pl.DataFrame) -> pl.DataFrame:
     found = document.charts.lateness if document.charts else None
-    if found is None or not found.ranks:
-        return None
+    ranks, steps, late = ((), (), ()) if found is None else (found.ranks, found.steps, found.late_ns)
     rows = [
         {"rank": rank, "step": step, "value_ns": None if value is None else float(value)}
-        for rank, values in zip(found.ranks, found.late_ns, strict=False)
-        for step, value in zip(found.steps, values, strict=False)
+        for rank, values in zip(ranks, late, strict=False)
+        for step, value in zip(steps, values, strict=False)
     ]
     frame = pl.DataFrame(rows, schema={"rank": pl.Int64, "step": pl.Int64, "value_ns": pl.Float64})
     return frame.join(listed.select(pl.col("rank").cast(pl.Int64), "host", "role"), on="rank", how="left").drop_nulls("value_ns")

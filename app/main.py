@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import data
 import frame
 import state
@@ -10,10 +12,11 @@ from text import plain
 
 from diagnose.errors import DiagnoseError
 
-st.set_page_config(page_title="diagnose", page_icon=":material/troubleshoot:", layout="wide", initial_sidebar_state="expanded")
+st.set_page_config(page_title="diagnose", page_icon=str(Path(__file__).with_name("icon.svg")), layout="wide", initial_sidebar_state="expanded")
 
+# An icon of a page would become the tab's icon, which the browser would fetch from outside.
 pages = {
-    page.name: st.Page(f"app_pages/{page.name}.py", title=page.title, icon=page.icon, url_path=page.name, default=page.name == state.HOME)
+    page.name: st.Page(f"app_pages/{page.name}.py", title=page.title, url_path=page.name, default=page.name == state.HOME)
     for page in state.PAGES
 }
 page = st.navigation(list(pages.values()), position="hidden")
@@ -34,5 +37,6 @@ try:
     state.remember(data.open_run(picked), pages)
     page.run()
 except DiagnoseError as error:
-    st.error(plain(error), title="This run cannot be shown", icon=":material/error:")
+    reason = str(error).replace(f"{data.runs().root}/", "")  # where the folder lies is nobody's business in a browser
+    st.error(plain(reason), title="This run cannot be shown", icon=":material/error:")
     st.caption("Choose another run at the left; `diagnose report STORE` prints the same reason.")

@@ -46,6 +46,11 @@ def placed_hosts(run: Run, between: pl.DataFrame) -> pl.DataFrame:
     return pl.DataFrame(rows, schema={"host": pl.String, "x": pl.Float64, "y": pl.Float64, "ranks": pl.String, "nics": pl.String, "inside": pl.String})
 
 
+def knows_inside(hosts: pl.DataFrame) -> bool:
+    """Whether a picture of hosts without connections between them would still tell something."""
+    return bool((hosts.get_column("inside") != "").any())
+
+
 def placed_edges(between: pl.DataFrame, hosts: pl.DataFrame) -> pl.DataFrame:
     """Edges with the places of their ends, both directions as one line."""
     low, high = pl.min_horizontal("source_host", "target_host"), pl.max_horizontal("source_host", "target_host")
@@ -61,11 +66,11 @@ def tier_rows(document: Document) -> pl.DataFrame:
         {
             "name": f"{row.tier}: {row.collective}" + (f" over {row.group_size} ranks" if row.group_size else ""), "busbw": _giga(row.busbw_bytes_per_s),
             "low": _giga(row.busbw_ci[0] if row.busbw_ci else row.busbw_bytes_per_s), "high": _giga(row.busbw_ci[1] if row.busbw_ci else row.busbw_bytes_per_s),
-            "alpha_ns": row.alpha_ns, "half_size_bytes": row.half_size_bytes, "bound": row.bound or "not known",
+            "alpha": None if row.alpha_ns is None else row.alpha_ns / 1000, "half_size_bytes": row.half_size_bytes, "bound": row.bound or "not known",
         }
         for row in document.network.tiers
     ]  # fmt: skip
-    return pl.DataFrame(rows, schema={"name": pl.String, "busbw": pl.Float64, "low": pl.Float64, "high": pl.Float64, "alpha_ns": pl.Int64, "half_size_bytes": pl.Int64, "bound": pl.String})
+    return pl.DataFrame(rows, schema={"name": pl.String, "busbw": pl.Float64, "low": pl.Float64, "high": pl.Float64, "alpha": pl.Float64, "half_size_bytes": pl.Int64, "bound": pl.String})
 
 
 def suspects(document: Document) -> pl.DataFrame:

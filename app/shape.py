@@ -51,7 +51,7 @@ def long_parts(frame: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
 def step_names(frame: pl.DataFrame) -> pl.DataFrame:
     """``place`` for the axis: the step, or the first and last of joined steps."""
     first, last = pl.col("first_step").cast(pl.String), pl.col("last_step").cast(pl.String)
-    name = pl.when(pl.col("first_step") == pl.col("last_step")).then(first).otherwise(first + "\u2013" + last)
+    name = pl.when(pl.col("first_step") == pl.col("last_step")).then(first).otherwise(first + "–" + last)
     return frame.with_columns(name.alias("place"), pl.col("labels").fill_null("normal").alias("labels"))
 
 

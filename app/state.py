@@ -101,7 +101,7 @@ def pick(
     name = key(param, "pick")
     _take_address(name, param, options)
     chosen: T | None = st.selectbox(
-        label, options, index=None if default is None else list(options).index(default) if default in options else 0,
+        label, options, index=list(options).index(default) if default in options else 0 if options else None,
         key=name, format_func=format_func, help=help, on_change=_write, args=(param, name), placeholder="none",
     )  # fmt: skip
     return chosen
@@ -170,3 +170,8 @@ def _run_changed() -> None:
     st.session_state["run_seen"] = picked
     st.session_state.pop("run_unknown", None)
     st.query_params.from_dict({RUN: picked})
+
+
+def has_run() -> bool:
+    """Whether a run was picked and found."""
+    return st.session_state.get(_CURRENT) is not None

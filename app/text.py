@@ -38,10 +38,10 @@ def in_units(frame: pl.DataFrame) -> pl.DataFrame:
             if name.endswith(ending):
                 changed.append((pl.col(name) * factor).alias(name))
                 break
-    return frame.with_columns(changed)
+    return frame.with_columns(changed).with_columns(cs.string().fill_null(""))
 
 
 def time_unit(longest_ns: float | None) -> tuple[float, str]:
     """Divisor and name of the unit in which a chart shows times up to this one."""
     unit = format_ns(longest_ns or 0).rsplit(" ", 1)[-1]
-    return {"s": 1e9, "ms": 1e6, "us": 1e3}.get(unit, 1.0), {"us": "\u00b5s"}.get(unit, unit)
+    return {"s": 1e9, "ms": 1e6, "us": 1e3}.get(unit, 1.0), {"us": "µs"}.get(unit, unit)

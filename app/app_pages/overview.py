@@ -58,7 +58,7 @@ if not folded:
 if len(folded) > TOP:
     state.link("findings", f"All {format_count(len(document.findings))} findings", icon=":material/arrow_forward:")
 
-left, right = st.columns(2)
+left, right = st.columns([2, 3])
 with left:
     st.subheader("Not checked", anchor=False)
     if not document.not_checked:
@@ -76,7 +76,7 @@ with right:
     st.markdown(plain(f"Ranks with data: {format_count(len(document.run.ranks))} of {format_count(document.run.world_size)} ({format_ratio(covered)})"))
     frame.table(data.rows(run, "coverage"), key=state.key("coverage"), alt="Input files by kind")
     for why, steps in view.exclusions(document):
-        st.caption(plain(f"Not counted: {steps} \u2014 {why}"))
+        st.caption(plain(f"Not counted: {steps} — {why}"))
     state.link("quality", "Files and their problems", icon=":material/arrow_forward:")
 
 st.subheader("Take it with you", anchor=False)

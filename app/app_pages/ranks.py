@@ -51,7 +51,7 @@ if beside.is_empty():
 else:
     parts = shape.long_parts(beside.rename({"who": "place"}), ("place",))
     left, right = st.columns([3, 2])
-    left.altair_chart(charts.parts_across(parts, sort=beside.get_column("who").to_list()), alt="Parts of the step: this rank and the median of its peers", key=state.key("beside", rank))
+    left.altair_chart(charts.parts_across(parts, sort=beside.get_column("who").to_list(), columns=4), alt="Parts of the step: this rank and the median of its peers", key=state.key("beside", rank))
     with right:
         frame.table(shape.part_table(beside), key=state.key("parts", rank), alt="Parts of the step: this rank against its peers")
 
@@ -59,7 +59,7 @@ what = st.segmented_control("Look into", ("Kernels", "Idle causes"), default="Ke
 if what == "Idle causes":
     gaps = data.rows(run, "idle_causes", rank=rank)
     if gaps.is_empty():
-        frame.empty("No idle gaps", "No gap above 50 \u00b5s was seen on any rank.")
+        frame.empty("No idle gaps", "No gap above 50 µs was seen on any rank.")
     else:
         frame.table(gaps, key=state.key("gaps", rank), alt="Idle gaps of the rank by cause, against the median of its peers")
         st.caption("Sums over the trace; peers: the median over the other ranks of the same role.")

@@ -29,7 +29,8 @@ def label_steps(steps: pl.DataFrame, breakdown: pl.DataFrame, ranks: pl.DataFram
         pl.len().over("rank").alias("_count"),
     )
     edge = (pl.col("host_start_ns") == pl.col("_first")) | (pl.col("host_start_ns") == pl.col("_last"))
-    cut = edge & (pl.col("_count") > 2) & (pl.col("_host") < _CUT_RATIO * pl.col("_host_median"))
+    short = (pl.col("_count") > 2) & (pl.col("_host") < _CUT_RATIO * pl.col("_host_median"))
+    cut = edge & short & pl.col("label").is_in(("normal", "no_device_work"))
     label = pl.when(pl.col("rank").is_in(list(lost))).then(pl.lit("lost_capture")).when(cut).then(pl.lit("cut"))
     label = label.otherwise(pl.col("label"))
     why = (

@@ -1,36 +1,45 @@
-"""Paths the user names to sources: files, folders (recursively), archives and their members, fsspec URLs."""
+"""Paths the user names to sources: files, folders (recursively), patterns, archives and their members, fsspec URLs."""
 
 from __future__ import annotations
 
+import glob
+import os
 import stat
-import tarfile
 import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from diagnose.errors import UsageError
 from diagnose.ingest.base import Source
-from diagnose.ingest.streams import is_url, open_path
+from diagnose.ingest.streams import is_url, open_path, open_tar
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 _TAR_SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.zst", ".tar.bz2", ".tar.xz")
-_SKIPPED_SUFFIXES = (".tmp", ".duckdb", ".duckdb.wal", ".lock", ".part")
+_SKIPPED_SUFFIXES = (".duckdb", ".duckdb.wal", ".lock", ".part")
 _SKIPPED_NAMES = frozenset({"__pycache__"})
 
 
 def discover(paths: Iterable[str]) -> list[Source]:
     """All sources below the paths, each once, in the order of their names.
 
+    A file that is reached on two ways (a link, a folder and a file in it) is one source, under its first name.
+
     Raises:
-        UsageError: a path does not exist.
+        UsageError: a path does not exist, or a pattern finds nothing.
     """
-    found: dict[str, Source] = {}
+    found: dict[tuple[str, str | None], Source] = {}
     for path in paths:
         for source in _expand(path):
-            found.setdefault(source.label, source)
+            place = source.path if is_url(source.path) else os.path.realpath(source.path)
+            found.setdefault((place, source.member), source)
     return sorted(found.values(), key=lambda source: source.label)
+
+
+def is_unfinished(name: str) -> bool:
+    """Whether a writer marks a file as not complete by this name (Kineto writes ``.tmp`` and renames at the end)."""
+    return name.endswith(".tmp")
 
 
 def _expand(path: str) -> Iterator[Source]:
@@ -38,24 +47,42 @@ def _expand(path: str) -> Iterator[Source]:
         yield from _expand_url(path)
         return
     place = Path(path)
-    if not place.exists():
-        raise UsageError(f"{path} does not exist")
     if place.is_dir():
-        for item in sorted(place.rglob("*")):
-            if _is_candidate(item, place):
-                yield from _members(str(item), item.stat().st_size)
-    else:
+        yield from _walk(path)
+    elif place.exists():
         yield from _members(path, place.stat().st_size)
+    elif glob.has_magic(path) and (matches := sorted(glob.glob(path, recursive=True))):  # noqa: PTH207 - as typed, not below a folder
+        for match in matches:
+            yield from _expand(match)
+    else:
+        raise UsageError(f"{path} does not exist")
 
 
-def _is_candidate(item: Path, root: Path) -> bool:
-    parts = item.relative_to(root).parts
-    if any(part.startswith(".") or part in _SKIPPED_NAMES for part in parts):
-        return False
-    try:
-        return stat.S_ISREG(item.stat().st_mode) and not item.name.endswith(_SKIPPED_SUFFIXES)
-    except OSError:
-        return False
+def _walk(root: str) -> Iterator[Source]:
+    """Files below a folder; links to folders are followed, each folder once. One that cannot be read is a source too,
+    so that the report says so."""
+    seen: set[tuple[int, int]] = set()
+    unreadable: list[str] = []
+    for folder, folders, files in os.walk(
+        root, followlinks=True, onerror=lambda error: unreadable.append(str(error.filename))
+    ):
+        status = os.stat(folder)  # noqa: PTH116 - thousands of them
+        if (status.st_dev, status.st_ino) in seen:
+            folders.clear()
+            continue
+        seen.add((status.st_dev, status.st_ino))
+        folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in _SKIPPED_NAMES)
+        for name in sorted(files):
+            if name.startswith(".") or name.endswith(_SKIPPED_SUFFIXES):
+                continue
+            path = os.path.join(folder, name)  # noqa: PTH118 - thousands of them
+            try:
+                status = os.stat(path)  # noqa: PTH116
+            except OSError:
+                continue
+            if stat.S_ISREG(status.st_mode):
+                yield from _members(path, status.st_size)
+    yield from (Source(path=path, size_bytes=0) for path in unreadable)
 
 
 def _expand_url(url: str) -> Iterator[Source]:
@@ -63,32 +90,59 @@ def _expand_url(url: str) -> Iterator[Source]:
 
     filesystem, path = fsspec.core.url_to_fs(url)
     try:
-        if not filesystem.isdir(path):
+        if glob.has_magic(path) and not filesystem.exists(path):
+            listing = filesystem.glob(path, detail=True)
+            if not listing:
+                raise UsageError(f"{url} does not exist")
+        elif filesystem.isdir(path):
+            listing = filesystem.find(path, detail=True)
+        else:
             yield from _members(url, int(filesystem.size(path) or 0))
             return
-        listing = filesystem.find(path, detail=True)
     except FileNotFoundError as error:
         raise UsageError(f"{url} does not exist") from error
+    except OSError as error:
+        raise UsageError(f"{url} cannot be listed: {error}") from error
     for name, info in sorted(listing.items()):
-        if not name.endswith(_SKIPPED_SUFFIXES):
+        if info.get("type") != "directory" and not name.endswith(_SKIPPED_SUFFIXES):
             yield from _members(filesystem.unstrip_protocol(name), int(info.get("size") or 0))
 
 
 def _members(path: str, size_bytes: int) -> Iterator[Source]:
     lower = path.lower()
-    try:
-        if lower.endswith(".zip"):
-            with open_path(path) as handle, zipfile.ZipFile(handle) as archive:
-                entries = [(item.filename, item.file_size) for item in archive.infolist() if not item.is_dir()]
-        elif lower.endswith(_TAR_SUFFIXES):
-            with open_path(path) as handle, tarfile.open(fileobj=handle, mode="r|*") as tar:
-                entries = [(item.name, item.size) for item in tar if item.isfile()]
-        else:
-            yield Source(path=path, size_bytes=size_bytes)
-            return
-    except (OSError, tarfile.TarError, zipfile.BadZipFile, EOFError):
+    is_zip, is_tar = lower.endswith(".zip"), lower.endswith(_TAR_SUFFIXES)
+    if not (is_zip or is_tar):
         yield Source(path=path, size_bytes=size_bytes)
         return
+    entries: list[tuple[str, int]] = []
+    for entry in _zip_entries(path) if is_zip else _tar_entries(path):
+        if not entry[0].endswith(_SKIPPED_SUFFIXES) and not entry[0].rpartition("/")[2].startswith("."):
+            entries.append(entry)
+    if not entries:
+        yield Source(path=path, size_bytes=size_bytes)
     for name, size in entries:
-        if not name.endswith(_SKIPPED_SUFFIXES) and not name.rpartition("/")[2].startswith("."):
-            yield Source(path=path, size_bytes=size, member=name)
+        yield Source(path=path, size_bytes=size, member=name)
+
+
+def _zip_entries(path: str) -> list[tuple[str, int]]:
+    try:
+        with open_path(path) as handle, zipfile.ZipFile(handle) as archive:
+            return [(item.filename, item.file_size) for item in archive.infolist() if not item.is_dir()]
+    except (OSError, zipfile.BadZipFile):
+        return []
+
+
+def _tar_entries(path: str) -> list[tuple[str, int]]:
+    """Members up to where the archive can be read; one that is cut keeps those before."""
+    import tarfile
+    import zlib
+
+    import zstandard
+
+    entries: list[tuple[str, int]] = []
+    try:
+        with open_path(path) as handle, open_tar(handle, path, streaming=True) as tar:
+            entries.extend((item.name, item.size) for item in tar if item.isfile())
+    except (OSError, EOFError, tarfile.TarError, zlib.error, zstandard.ZstdError):
+        pass
+    return entries

@@ -9,6 +9,7 @@ import io
 import tarfile
 import zipfile
 import zlib
+from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Protocol
 
@@ -17,37 +18,42 @@ import zstandard
 from diagnose.errors import SourceError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from diagnose.ingest.base import Source
+
+try:
+    from isal import isal_zlib
+except ImportError:  # a processor without it: zlib is slower and right
+    isal_zlib = None
 
 HEAD_BYTES = 65_536
 _READ_BYTES = 131_072
 _GZIP = b"\x1f\x8b"
 _ZSTD = b"\x28\xb5\x2f\xfd"
 _GZIP_WINDOW = 31
+_DAMAGE: tuple[type[Exception], ...] = (
+    OSError, EOFError, zlib.error, zstandard.ZstdError, tarfile.TarError, zipfile.BadZipFile,
+    *((isal_zlib.error,) if isal_zlib else ()),
+)  # fmt: skip
 
 
 class _Decompressor(Protocol):
-    eof: bool
-    unused_data: bytes
+    @property
+    def eof(self) -> bool: ...
+
+    @property
+    def unused_data(self) -> bytes: ...
 
     def decompress(self, data: bytes, /) -> bytes: ...
 
 
-def _gzip_decompressor() -> _Decompressor:
-    try:
-        from isal import isal_zlib
-    except ImportError:  # a processor without it: zlib is slower and right
-        return zlib.decompressobj(_GZIP_WINDOW)
-    return isal_zlib.decompressobj(_GZIP_WINDOW)  # type: ignore[no-any-return]
-
-
 class ByteStream(io.RawIOBase):
-    """Decompressed bytes of one source, read forward only."""
+    """Decompressed bytes of one source, read forward only. ``reopen`` opens the same bytes again, for rescue."""
 
-    def __init__(self, handle: IO[bytes]) -> None:
+    def __init__(self, handle: IO[bytes], *, reopen: Callable[[], IO[bytes]] | None = None) -> None:
         self._handle = handle
+        self._reopen = reopen
         self._pending = bytearray()
         self.damage: str | None = None
         self._blocks = self._decode()
@@ -92,23 +98,31 @@ class ByteStream(io.RawIOBase):
         try:
             first = self._handle.read(_READ_BYTES)
             if first.startswith(_GZIP):
-                yield from self._inflate(first, gzip=True)
+                yield from self._gunzip(first)
             elif first.startswith(_ZSTD):
-                yield from self._inflate(first, gzip=False)
+                yield from self._inflate(first, _ZSTD, lambda: zstandard.ZstdDecompressor().decompressobj())
             else:
                 while first:
                     yield first
                     first = self._handle.read(_READ_BYTES)
-        except (OSError, zlib.error, zstandard.ZstdError, tarfile.TarError, zipfile.BadZipFile) as error:
+        except _DAMAGE as error:
             self.damage = f"cannot be read to its end: {error}"
-        except Exception as error:
-            if type(error).__name__ not in {"IsalError", "error"}:
-                raise
-            self.damage = f"compressed data is damaged: {error}"
 
-    def _inflate(self, data: bytes, *, gzip: bool) -> Iterator[bytes]:
-        magic = _GZIP if gzip else _ZSTD
-        decoder: _Decompressor = _gzip_decompressor() if gzip else zstandard.ZstdDecompressor().decompressobj()
+    def _gunzip(self, first: bytes) -> Iterator[bytes]:
+        """Gzip by the fast decompressor; after an error the slow one gets what the fast one held back."""
+        length = 0
+        try:
+            for block in self._inflate(first, _GZIP, _gzip_decompressor):
+                length += len(block)
+                yield block
+        except (zlib.error, *((isal_zlib.error,) if isal_zlib else ())) as error:
+            self.damage = f"holds damaged compressed data: {error}"
+            if self._reopen is not None:
+                with self._reopen() as handle:
+                    yield from _rescued(handle, length)
+
+    def _inflate(self, data: bytes, magic: bytes, make: Callable[[], _Decompressor]) -> Iterator[bytes]:
+        decoder = make()
         while data:
             if block := decoder.decompress(data):
                 yield block
@@ -116,15 +130,52 @@ class ByteStream(io.RawIOBase):
                 data = self._handle.read(_READ_BYTES)
                 continue
             data = decoder.unused_data or self._handle.read(_READ_BYTES)
-            if data and not data.startswith(magic):
-                if data.strip(b"\0"):
-                    self.damage = "bytes follow the end of the compressed data; they were ignored"
-                return
-            decoder = _gzip_decompressor() if gzip else zstandard.ZstdDecompressor().decompressobj()
             if not data:
                 return
+            if not data.startswith(magic):
+                if data.strip(b"\0"):
+                    self.damage = "has bytes behind the end of the compressed data; they were ignored"
+                return
+            decoder = make()
         if not decoder.eof:
-            self.damage = "compressed data ends early: the writer was killed or is still running"
+            self.damage = "ends in the middle of its compressed data: the writer was killed or is still running"
+
+
+def _gzip_decompressor() -> _Decompressor:
+    if isal_zlib is None:
+        return zlib.decompressobj(_GZIP_WINDOW)
+    found: _Decompressor = isal_zlib.decompressobj(_GZIP_WINDOW)
+    return found
+
+
+def _rescued(handle: IO[bytes], skip: int) -> Iterator[bytes]:
+    """What a damaged gzip file holds behind ``skip`` decompressed bytes and before the damage, byte by byte there."""
+    decoder = zlib.decompressobj(_GZIP_WINDOW)
+    length = 0
+    while data := handle.read(_READ_BYTES):
+        before = decoder.copy()
+        try:
+            parts = [decoder.decompress(data)]
+            broken = False
+        except zlib.error:
+            parts, broken = _byte_by_byte(before, data), True
+        for part in parts:
+            fresh = part[max(skip - length, 0) :]
+            length += len(part)
+            if fresh:
+                yield fresh
+        if broken or decoder.eof:
+            return
+
+
+def _byte_by_byte(decoder: _Decompressor, data: bytes) -> list[bytes]:
+    parts = []
+    for place in range(len(data)):
+        try:
+            parts.append(decoder.decompress(data[place : place + 1]))
+        except zlib.error:
+            break
+    return [b"".join(parts)]
 
 
 def open_source(source: Source) -> ByteStream:
@@ -133,9 +184,13 @@ def open_source(source: Source) -> ByteStream:
     Raises:
         SourceError: it cannot be opened; the message says which and why.
     """
+
+    def reopen() -> IO[bytes]:
+        return _open_raw(source.path, source.member)
+
     try:
-        return ByteStream(_open_raw(source.path, source.member))
-    except (OSError, KeyError, tarfile.TarError, zipfile.BadZipFile, ImportError, ValueError) as error:
+        return ByteStream(reopen(), reopen=reopen)
+    except (*_DAMAGE, KeyError, ImportError, ValueError, RuntimeError) as error:  # RuntimeError: an encrypted archive
         raise SourceError(f"cannot open {source.label}: {error}") from error
 
 
@@ -154,14 +209,46 @@ def open_path(path: str) -> IO[bytes]:
     return handle
 
 
+def open_tar(outer: IO[bytes], path: str, *, streaming: bool) -> tarfile.TarFile:
+    """A tar archive, compressed or not; ``streaming`` for one pass over its members."""
+    if path.lower().endswith(".zst"):
+        return tarfile.open(fileobj=zstandard.ZstdDecompressor().stream_reader(outer), mode="r|")
+    return tarfile.open(fileobj=outer, mode="r|*" if streaming else "r:*")
+
+
+class _Member(io.RawIOBase):
+    """A member of an archive that closes the archive and the file below it as well."""
+
+    def __init__(self, handle: IO[bytes], below: ExitStack) -> None:
+        self._inner = handle
+        self._below = below
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: object, /) -> int:
+        view = memoryview(buffer)  # type: ignore[arg-type]
+        data = self._inner.read(len(view))
+        view[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        self._below.close()
+        super().close()
+
+
 def _open_raw(path: str, member: str | None) -> IO[bytes]:
     if member is None:
         return open_path(path)
-    outer = open_path(path)
-    if path.lower().endswith(".zip"):
-        return zipfile.ZipFile(outer).open(member)
-    archive = tarfile.open(fileobj=outer, mode="r:*")  # noqa: SIM115 - the member's stream owns it
-    handle = archive.extractfile(member)
-    if handle is None:
-        raise KeyError(f"{member} is no file in {path}")
-    return handle
+    with ExitStack() as stack:
+        outer = stack.enter_context(open_path(path))
+        if path.lower().endswith(".zip"):
+            archive = stack.enter_context(zipfile.ZipFile(outer))
+            handle: IO[bytes] | None = stack.enter_context(archive.open(member))
+        else:
+            tar = stack.enter_context(open_tar(outer, path, streaming=False))
+            found = next((item for item in tar if item.name == member), None)
+            handle = tar.extractfile(found) if found is not None else None
+        if handle is None:
+            raise KeyError(f"{member} is no file in {path}")
+        return io.BufferedReader(_Member(handle, stack.pop_all()), _READ_BYTES)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from typing import Protocol
 
 from diagnose.pipeline.map_source import map_source
@@ -14,8 +16,6 @@ from diagnose.pipeline.result import MapTask, SourceResult
 
 _SMALL_BYTES = 2_000_000
 """Starting a worker costs more than reading this much here."""
-
-_ATTEMPTS = 2
 
 Progress = Callable[[SourceResult], None]
 
@@ -35,32 +35,60 @@ class LocalEngine:
         self.jobs = jobs or min(os.cpu_count() or 1, 8)
 
     def run(self, tasks: list[MapTask]) -> Iterator[SourceResult]:
-        """A worker that dies takes no other file with it: its task is tried once more alone, then reported."""
+        """A worker that dies takes no other file with it: what was lost is tried once more, each alone, then reported."""
         total = sum(task.source.size_bytes for task in tasks)
         if self.jobs == 1 or len(tasks) == 1 or total < _SMALL_BYTES:
             yield from map(map_source, tasks)
             return
         pending = {task.number: task for task in sorted(tasks, key=lambda task: -task.source.size_bytes)}
-        for attempt in range(_ATTEMPTS):
-            workers = self.jobs if attempt == 0 else 1
-            for result, number in self._pool(list(pending.values()), workers):
-                del pending[number]
-                yield result
-            if not pending:
-                return
+        for number, result in _pool(list(pending.values()), self.jobs):
+            del pending[number]
+            yield result
         for task in pending.values():
-            yield SourceResult(
-                path=task.source.label, kind="unreadable", size_bytes=task.source.size_bytes, status="failed",
-                problem="the process that read it was killed, twice (out of memory?); use fewer --jobs",
-            )  # fmt: skip
+            again = [result for _, result in _pool([task], 1)]
+            yield again[0] if again else _killed(task)
 
-    @staticmethod
-    def _pool(tasks: list[MapTask], workers: int) -> Iterator[tuple[SourceResult, int]]:
-        context = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(min(workers, len(tasks)), mp_context=context) as pool:
-            futures = {pool.submit(map_source, task): task.number for task in tasks}
-            for future in as_completed(futures):
+
+def _pool(tasks: list[MapTask], workers: int) -> Iterator[tuple[int, SourceResult]]:
+    """Results by task number; those of a worker that died, and of the tasks it took with it, are missing."""
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(min(workers, len(tasks)), mp_context=context)
+    try:
+        futures = {}
+        with _main_module_hidden():
+            for task in tasks:
                 try:
-                    yield future.result(), futures[future]
+                    futures[pool.submit(map_source, task)] = task.number
                 except BrokenProcessPool:
-                    continue
+                    break
+        for future in as_completed(futures):
+            try:
+                result = future.result()
+            except BrokenProcessPool:
+                continue
+            yield futures[future], result
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+@contextmanager
+def _main_module_hidden() -> Iterator[None]:
+    """Workers need nothing of the program that calls us, and importing it again would run it once more in each of
+    them: a plain script or a notebook has no guard against that."""
+    main = sys.modules.get("__main__")
+    kept = {name: getattr(main, name) for name in ("__file__", "__spec__") if hasattr(main, name)}
+    try:
+        if main is not None:
+            main.__dict__.pop("__file__", None)
+            main.__spec__ = None
+        yield
+    finally:
+        if main is not None:
+            main.__dict__.update(kept)
+
+
+def _killed(task: MapTask) -> SourceResult:
+    return SourceResult(
+        path=task.source.label, kind="unreadable", size_bytes=task.source.size_bytes, status="failed",
+        problem="the process that read it was killed, twice (out of memory?); use fewer --jobs",
+    )  # fmt: skip

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import time
+import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
+from diagnose.analysis.rank.overlapping import lay_out_steps
 from diagnose.analysis.rank.reduce import reduce_rank
-from diagnose.errors import DiagnoseError, SourceError
+from diagnose.errors import DiagnoseError, StoreError
 from diagnose.ingest.base import Batch, Identity, Outcome
+from diagnose.ingest.discover import is_unfinished
 from diagnose.ingest.formats import load_formats, matching_formats
 from diagnose.ingest.identity import host_from_name, rank_from_name
 from diagnose.ingest.kineto.reader import read_trace
@@ -21,32 +26,41 @@ from diagnose.pipeline.result import Group, MapTask, SourceResult, TraceInfo
 if TYPE_CHECKING:
     import polars as pl
 
+    from diagnose.analysis.rank.reduce import Reduced
     from diagnose.ingest.base import Format, Source
+    from diagnose.ingest.kineto.reader import DecodedTrace
 
 
 def map_source(task: MapTask) -> SourceResult:
-    """Read one source. Never raises for what is in the file: a source that cannot be read is a failed result."""
+    """Read one source. Never raises for what is in the file: a source that cannot be read is a failed result.
+
+    Raises:
+        StoreError: the shards cannot be written.
+    """
     started = time.perf_counter_ns()
-    source = task.source
     try:
-        head = _head(source)
-        if not head and source.size_bytes == 0:
-            return _without_content(source, "empty", "failed", "an empty file", started)
-        if is_trace(head, source.name):
-            result = _map_trace(task)
-        else:
-            readers = matching_formats(head, source.name, load_formats())
-            if not readers:
-                unread = recognise(head)
-                return _without_content(source, unread.kind, "skipped", unread.why, started)
-            result = _map_records(task, readers)
+        result = _map(task)
+    except StoreError:
+        raise
     except DiagnoseError as error:
-        return _without_content(source, "unreadable", "failed", str(error), started)
+        result = _without_content(task.source, "unreadable", "failed", str(error))
     except MemoryError:
-        return _without_content(
-            source, "unreadable", "failed", "not enough memory to read it; use fewer --jobs", started
-        )
-    return _finished(result, started)
+        result = _without_content(task.source, "unreadable", "failed", "not enough memory to read it; use fewer --jobs")
+    except Exception as error:  # noqa: BLE001 - one file that we cannot cope with must not cost the others
+        result = _without_content(task.source, "unreadable", "failed", _as_bug(error))
+    return msgspec.structs.replace(result, read_ns=time.perf_counter_ns() - started)
+
+
+def _map(task: MapTask) -> SourceResult:
+    source = task.source
+    head = _head(source)
+    if is_trace(head, source.name):
+        return _map_trace(task)
+    readers = matching_formats(head, source.name, load_formats())
+    if readers:
+        return _map_records(task, readers)
+    unread = recognise(head)
+    return _without_content(source, unread.kind, "failed" if unread.kind == "empty" else "skipped", unread.why)
 
 
 def _head(source: Source) -> bytes:
@@ -65,24 +79,12 @@ def _map_trace(task: MapTask) -> SourceResult:
     source = task.source
     decoded = read_trace(source)
     trace = decoded.trace
-    if not trace.events:
-        raise SourceError(f"{source.label}: the list of trace events is empty")
+    laid_out = lay_out_steps(trace)
+    trace = trace if laid_out is None else laid_out.trace
     reduced = reduce_rank(trace, keep_kernels=task.options.keep == "kernels")
     header = trace.header
-    named = rank_from_name(source.name, task.rank_from) if task.rank_from else rank_from_name(source.name)
-    rank, rank_from = (header.rank, "distributedInfo") if header.rank is not None else named or (None, None)
-    host, host_from = (header.host, "host_name") if header.host else (host_from_name(source.name), "name")
-    issues = [*decoded.issues, *_trace_issues(decoded.truncated, reduced.lost_capture, reduced.devices, source.label)]
-    if header.rank is not None and named is not None and named[0] != header.rank:
-        issues.append(
-            Issue(
-                "rank_name_differs",
-                "info",
-                1,
-                f"the name says rank {named[0]}, the content rank {header.rank}; the content holds",
-                source.label,
-            )
-        )
+    identity = _identity(task, decoded, reduced)
+    issues = [*decoded.issues, *_trace_issues(task, decoded, reduced, identity)]
     problem = next((issue.example for issue in issues if issue.severity != "info"), None)
     return SourceResult(
         path=source.label,
@@ -91,10 +93,7 @@ def _map_trace(task: MapTask) -> SourceResult:
         status="partial" if decoded.truncated or problem else "ok",
         problem=problem,
         rows=reduced.rows,
-        identity=Identity(
-            rank=rank, rank_from=rank_from, host=host, host_from=host_from if host else None,
-            start_ns=reduced.start_ns, end_ns=reduced.end_ns, world_size=header.world_size,
-        ),
+        identity=identity,
         issues=tuple(issues),
         shards={name: [_write(task, name, 0, frame)] for name, frame in reduced.frames.items() if not frame.is_empty()},
         trace=TraceInfo(
@@ -105,22 +104,47 @@ def _map_trace(task: MapTask) -> SourceResult:
     )  # fmt: skip
 
 
-def _trace_issues(truncated: bool, lost: str | None, devices: int, path: str) -> list[Issue]:  # noqa: FBT001 - a fact, not a mode
-    issues = []
-    if lost:
-        issues.append(Issue("lost_capture", "warning", 1, f"{lost}: device time is unknown, not idle", path))
-    if devices > 1:
-        issues.append(
-            Issue(
-                "several_devices",
-                "info",
-                devices,
-                f"{devices} devices in one trace; the busiest one is split into steps",
-                path,
-            )
+def _identity(task: MapTask, decoded: DecodedTrace, reduced: Reduced) -> Identity:
+    """Rank from the job's own words, else from the communication records, else from the name."""
+    header, name = decoded.trace.header, task.source.name
+    rank, rank_from = header.rank, "distributedInfo"
+    if rank is None:
+        rank, rank_from = decoded.rank, "content"
+    if rank is None and (named := rank_from_name(name, task.rank_from)) is not None:
+        rank, rank_from = named
+    host, host_from = header.host, "host_name"
+    if host is None:
+        host, host_from = host_from_name(name), "name"
+    return Identity(
+        rank=rank, rank_from=None if rank is None else rank_from, host=host, host_from=None if host is None else host_from,
+        start_ns=reduced.start_ns, end_ns=reduced.end_ns, world_size=header.world_size,
+    )  # fmt: skip
+
+
+def _trace_issues(task: MapTask, decoded: DecodedTrace, reduced: Reduced, identity: Identity) -> list[Issue]:
+    """What a user should know of one trace besides its damage."""
+    path = task.source.label
+    notes: list[Issue] = []
+    if is_unfinished(task.source.name.name):
+        notes.append(
+            Issue("unfinished_file", "warning", 1, "a .tmp file: its writer was killed or is still writing", path)
         )
-    del truncated
-    return issues
+    if reduced.lost_capture:
+        notes.append(
+            Issue("lost_capture", "warning", 1, f"{reduced.lost_capture}: device time is unknown, not idle", path)
+        )
+    if reduced.devices > 1:
+        text = f"{reduced.devices} devices in one trace; the busiest one is split into steps"
+        notes.append(Issue("several_devices", "info", reduced.devices, text, path))
+    notes += [Issue(*note, path) for note in reduced.notes]
+    named = rank_from_name(task.source.name, task.rank_from)
+    if identity.rank_from in ("name", "option"):
+        text = f"the file does not say its rank; rank {identity.rank} was taken from its name"
+        notes.append(Issue("rank_inferred", "info", 1, text, path))
+    elif identity.rank is not None and named is not None and named[0] != identity.rank:
+        text = f"the name says rank {named[0]}, the content rank {identity.rank}; the content holds"
+        notes.append(Issue("rank_name_differs", "info", 1, text, path))
+    return notes
 
 
 def _map_records(task: MapTask, readers: list[Format]) -> SourceResult:
@@ -153,28 +177,29 @@ def _map_records(task: MapTask, readers: list[Format]) -> SourceResult:
 
 
 def _merged(first: Identity, second: Identity) -> Identity:
+    fields = Identity.__struct_fields__
     return Identity(
-        **{
-            name: getattr(first, name) if getattr(first, name) is not None else getattr(second, name)
-            for name in Identity.__struct_fields__
-        }
+        **{name: value if (value := getattr(first, name)) is not None else getattr(second, name) for name in fields}
     )
 
 
 def _write(task: MapTask, table: str, part: int, frame: pl.DataFrame) -> str:
+    from polars.exceptions import PolarsError
+
     path = Path(task.shards) / f"{task.number:06d}-{table}-{part}.parquet"
-    frame.write_parquet(path, compression="lz4", statistics=False)
+    try:
+        frame.write_parquet(path, compression="lz4", statistics=False)
+    except (OSError, PolarsError) as error:
+        raise StoreError(
+            f"cannot write to the temporary folder {path.parent}: {error}; set TMPDIR to a place with more space"
+        ) from error
     return str(path)
 
 
-def _without_content(source: Source, kind: str, status: str, problem: str, started: int) -> SourceResult:
-    return _finished(
-        SourceResult(path=source.label, kind=kind, size_bytes=source.size_bytes, status=status, problem=problem),  # type: ignore[arg-type]
-        started,
-    )
+def _without_content(source: Source, kind: str, status: str, problem: str) -> SourceResult:
+    return SourceResult(path=source.label, kind=kind, size_bytes=source.size_bytes, status=status, problem=problem)  # type: ignore[arg-type]
 
 
-def _finished(result: SourceResult, started: int) -> SourceResult:
-    import msgspec
-
-    return msgspec.structs.replace(result, read_ns=time.perf_counter_ns() - started)
+def _as_bug(error: Exception) -> str:
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    return f"reading it met a bug here, please report it: {type(error).__name__}: {error} ({Path(place.filename).name}:{place.lineno})"

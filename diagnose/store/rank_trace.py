@@ -19,6 +19,9 @@ CLASS_NAMES = ("compute", "comm", "memcpy", "memset")
 
 NO_CORRELATION = -1
 NO_SHAPE = -1
+OVERHEAD = "overhead: "
+"""Starts the names of the profiler's own work among the Python calls."""
+
 UNKNOWN = np.iinfo(np.int64).min
 """Stands for an absent integer in a column."""
 

@@ -305,3 +305,11 @@ def test_caught_exception_is_nothing(read: Callable[..., Run]) -> None:
 
 def test_finished_logs_are_nothing(read: Callable[..., Run]) -> None:
     assert read(**logs(rank0="", rank1="[I1130 x] [c10d] uv_loop cleanup finished.\n")).loud() == {}
+
+
+def test_exception_of_one_rank_in_a_stream_of_all(read: Callable[..., Run]) -> None:
+    text = "[rank3]: Traceback (most recent call last):\n[rank3]: ValueError: bad sample 17\n"
+    text += "[rank0]: Traceback (most recent call last):\n[rank0]: torch.distributed.DistBackendError: NCCL error in: x.cpp:1, remote process exited\n"
+    found = read("NCCL version 2.20.5+cuda12.4\n" + text).loud()
+
+    assert (set(found), found["COM-HANG-EXCEPTION"].ranks) == ({"COM-HANG-EXCEPTION"}, (3,))

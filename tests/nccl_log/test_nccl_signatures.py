@@ -339,3 +339,36 @@ def test_every_rule_is_documented_and_every_code_has_a_rule() -> None:
 
     assert {code for code in rules if f"`{code}`" not in text} == set()
     assert {"COM-" + code.upper().replace("_", "-") for code in comm_errors.CODES} <= rules
+
+
+def test_foreign_connections_are_a_warning(read: Callable[..., Run]) -> None:
+    text = f"{TWO_NODES}{GDR}\n{W} socketFinalizeAccept: wrong magic 123 != 456\n"
+
+    assert {code: item.severity for code, item in read(text).loud().items()} == {"COM-FOREIGN-CONNECTION": "warning"}
+
+
+def test_changed_addresses_of_a_nic(read: Callable[..., Run]) -> None:
+    text = f"{TWO_NODES}{GDR}\n{W} NET/IB : mlx5_1:1 Got async event : GID table change\n"
+
+    assert set(read(text).loud()) == {"COM-IB-GID-CHANGED"}
+
+
+def test_low_latency_protocol_for_large_messages(read: Callable[..., Run]) -> None:
+    small = f"{A} AllReduce: 4096 Bytes -> Algo TREE proto LL channel{{Lo..Hi}}={{0..0}}\n"
+    large = f"{A} AllReduce: 268435456 Bytes -> Algo RING proto LL channel{{Lo..Hi}}={{0..1}}\n"
+
+    assert set(read(TWO_NODES + GDR + small + large).loud()) == {"COM-TUNER-LL"}
+
+
+def test_calls_that_differ_between_ranks(read: Callable[..., Run]) -> None:
+    call = "{h}:1:2 [0] NCCL INFO {op}: opCount {n} sendbuff 0x7 recvbuff 0x7 count {c} datatype 7 op 0 root 0 comm 0x5{r} [nranks=3] stream 0x5\n"
+    text = ""
+    for rank in range(3):
+        host = f"node-{rank}"
+        text += f"{host}:1:2 [0] NCCL INFO ncclCommInitRank comm 0x5{rank} rank {rank} nranks 3 cudaDev 0 nvmlDev 0 busId 1 commId 0xb - Init COMPLETE\n"
+        text += call.format(h=host, op="AllReduce", n=0, c=10, r=rank)
+        text += call.format(h=host, op="AllReduce" if rank != 2 else "AllGather", n=1, c=20, r=rank)
+    found = read(text).loud()["COM-COLL-DESYNC"]
+
+    assert found.ranks == (2,)
+    assert "operation 1" in found.message

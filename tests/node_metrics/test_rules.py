@@ -7,8 +7,10 @@ import pytest
 from conftest import text_source
 
 HEADER = (
-    "timestamp, index, uuid, pci.bus_id, clocks.sm [MHz], clocks.max.sm [MHz], power.draw [W], enforced.power.limit [W], "
-    "temperature.gpu, utilization.gpu [%], clocks_event_reasons.active, clocks_event_reasons_counters.sw_power_cap [us], "
+    "timestamp, index, uuid, pci.bus_id, clocks.sm [MHz], clocks.max.sm [MHz], power.draw [W], "
+    "enforced.power.limit [W], "
+    "temperature.gpu, utilization.gpu [%], clocks_event_reasons.active, "
+    "clocks_event_reasons_counters.sw_power_cap [us], "
     "clocks_event_reasons_counters.hw_thermal_slowdown [us], pcie.link.gen.current, pcie.link.gen.max, "
     "pcie.link.width.current, pcie.link.width.max\n"
 )
@@ -21,8 +23,10 @@ def gpu_csv(host, *, clock=1980, power=650, temp=60, util=100, mask="0x0", hot_u
             hot = hot_us * poll if gpu == 0 else 0
             own = (clock, power, temp, mask, gen) if gpu == 0 else (1980, 650, 60, "0x0", 5)
             lines.append(
-                f"2026/01/02 03:04:{poll * 5:02d}.000, {gpu}, GPU-{host[-1] * 8}-0000-4000-8000-00000000000{gpu}, 00000000:0{gpu + 1}:00.0, "
-                f"{own[0]} MHz, 1980 MHz, {own[1]} W, {limit} W, {own[2]}, {util} %, {own[3]}, 0 us, {hot} us, {own[4]}, 5, 16, 16\n"
+                f"2026/01/02 03:04:{poll * 5:02d}.000, {gpu}, GPU-{host[-1] * 8}-0000-4000-8000-00000000000{gpu},"
+                f" 00000000:0{gpu + 1}:00.0, "
+                f"{own[0]} MHz, 1980 MHz, {own[1]} W, {limit} W, {own[2]}, {util} %, {own[3]}, 0 us, {hot} us, "
+                f"{own[4]}, 5, 16, 16\n"
             )
     return text_source("".join(lines), f"{host}/gpu.csv")
 

@@ -40,7 +40,8 @@ XML = f"""<?xml version="1.0" ?>
     <product_name>NVIDIA H100 80GB HBM3</product_name>
     <uuid>{UUID}</uuid>
     <mig_devices>
-      <mig_device><gpu_instance_id>3</gpu_instance_id><fb_memory_usage><total>100 MiB</total><used>4 MiB</used></fb_memory_usage></mig_device>
+      <mig_device><gpu_instance_id>3</gpu_instance_id>
+      <fb_memory_usage><total>100 MiB</total><used>4 MiB</used></fb_memory_usage></mig_device>
     </mig_devices>
     <pci><pci_gpu_link_info>
       <pcie_gen><max_link_gen>5</max_link_gen><current_link_gen>4</current_link_gen></pcie_gen>
@@ -56,7 +57,8 @@ XML = f"""<?xml version="1.0" ?>
       <sram_uncorrectable_secded>2</sram_uncorrectable_secded><dram_uncorrectable>0</dram_uncorrectable></volatile></ecc_errors>
     <remapped_rows><remapped_row_pending>No</remapped_row_pending><remapped_row_failure>Yes</remapped_row_failure></remapped_rows>
     <temperature><gpu_temp>59 C</gpu_temp><gpu_temp_tlimit>26 C</gpu_temp_tlimit></temperature>
-    <gpu_power_readings><average_power_draw>629.45 W</average_power_draw><current_power_limit>700.00 W</current_power_limit></gpu_power_readings>
+    <gpu_power_readings><average_power_draw>629.45 W</average_power_draw>
+    <current_power_limit>700.00 W</current_power_limit></gpu_power_readings>
     <clocks><sm_clock>1980 MHz</sm_clock></clocks>
   </gpu>
 </nvidia_smi_log>
@@ -144,7 +146,10 @@ def test_dcgmi_dmon(ingest):
 
 
 def test_nvidia_dmon_with_time(ingest):
-    text = "#Date       Time        gpu   pwr  sm\n#YYYYMMDD   HH:MM:SS    Idx     W   %\n 20260714   08:12:53      0   631   -\n"
+    text = (
+        "#Date       Time        gpu   pwr  sm\n#YYYYMMDD   HH:MM:SS    Idx     W   %\n 20260714   08:"
+        "12:53      0   631   -\n"
+    )
     ingest.read([text_source(text)])
     row = next(row for row in ingest.samples() if row[0] == "gpu.power")
     assert row[3:] == (1784016773 * 10**9, 631.0)
@@ -153,13 +158,17 @@ def test_nvidia_dmon_with_time(ingest):
 
 def test_amd_json_text_and_csv_agree(ingest):
     json_text = (
-        '[{"gpu": 0, "usage": {"gfx_activity": {"value": 97, "unit": "%"}}, "power": {"socket_power": {"value": 700, "unit": "W"}},'
-        '"clock": {"gfx_0": {"clk": {"value": 2100, "unit": "MHz"}}}, "throttle": {"accumulation_counter": 1000, "ppt_accumulated": 12,'
+        '[{"gpu": 0, "usage": {"gfx_activity": {"value": 97, "unit": "%"}}, "power": {"socket_power": '
+        '{"value": 700, "unit": "W"}},'
+        '"clock": {"gfx_0": {"clk": {"value": 2100, "unit": "MHz"}}}, "throttle": '
+        '{"accumulation_counter": 1000, "ppt_accumulated": 12,'
         '"hbm_thermal_accumulated": 18446744073709551615}, "temperature": {"hotspot": {"value": 71, "unit": "C"}}}]'
     )
     plain = (
-        "GPU: 0\n    USAGE:\n        GFX_ACTIVITY: 97 %\n    POWER:\n        SOCKET_POWER: 700 W\n    CLOCK:\n        GFX_0:\n"
-        "            CLK: 2100 MHz\n    TEMPERATURE:\n        HOTSPOT: 71 °C\n    THROTTLE:\n        ACCUMULATION_COUNTER: 1000\n"
+        "GPU: 0\n    USAGE:\n        GFX_ACTIVITY: 97 %\n    POWER:\n        SOCKET_POWER: 700 W\n    "
+        "CLOCK:\n        GFX_0:\n"
+        "            CLK: 2100 MHz\n    TEMPERATURE:\n        HOTSPOT: 71 °C\n    THROTTLE:\n        "
+        "ACCUMULATION_COUNTER: 1000\n"
         "        PPT_ACCUMULATED: 12\n        HBM_THERMAL_ACCUMULATED: N/A\n"
     )
     table = "gpu,gfx_activity,socket_power,gfx_0_clk,hotspot_temperature\n0,97,700,2100,71\n"
@@ -175,8 +184,10 @@ def test_amd_json_text_and_csv_agree(ingest):
 
 def test_rocm_json_of_another_version(ingest):
     text = (
-        '{"card0": {"Current Socket Graphics Package Power (W)": "140.0", "sclk clock level:": "1 (132Mhz)", "GPU use (%)": "3",'
-        '"GPU Memory Allocated (VRAM%)": "12", "Temperature (Sensor junction) (C)": "41.0"}, "system": {"Driver version": "6"}}'
+        '{"card0": {"Current Socket Graphics Package Power (W)": "140.0", "sclk clock level:": "1 '
+        '(132Mhz)", "GPU use (%)": "3",'
+        '"GPU Memory Allocated (VRAM%)": "12", "Temperature (Sensor junction) (C)": "41.0"}, "system": '
+        '{"Driver version": "6"}}'
     )
     ingest.read([text_source(text)])
     assert ingest.value("gpu.power", "gpu:card0") == 140

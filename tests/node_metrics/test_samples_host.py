@@ -58,7 +58,8 @@ def test_sadf_comma_and_restart(ingest):
 
 def test_dynolog(ingest):
     line = (
-        'I20260102 03:04:05.123456  99 Logger.cpp:57] time = 1969-12-31T16:00:00.000Z data = {"cpu_util":"12.500","rx_bytes.eth0":"400.000",'
+        "I20260102 03:04:05.123456  99 Logger.cpp:57] time = 1969-12-31T16:00:00.000Z data = "
+        '{"cpu_util":"12.500","rx_bytes.eth0":"400.000",'
         '"gpu_power_draw.0":"300.000","gpu_frequency_mhz.0":"1980.000","port_xmit_data.mlx5_0/1":"25.000"}\n'
     )
     ingest.read([text_source(line)], ReadOptions(timezone="-08:00"))
@@ -104,8 +105,14 @@ def test_prometheus_text_agrees_with_the_reference_parser(ingest):
 
 
 def test_query_instant_and_expression(ingest):
-    instant = '{"status":"success","data":{"resultType":"vector","result":[{"metric":{"__name__":"node_load1","instance":"n1:9100"},"value":[1796064688.5,"NaN"]}]}}'
-    rate = '{"data":{"resultType":"matrix","result":[{"metric":{"device":"eth0","instance":"n1:9100"},"values":[[1,"2"],[2,"+Inf"]]}]}}'
+    instant = (
+        '{"status":"success","data":{"resultType":"vector","result":[{"metric":{"__name__":"node_load1",'
+        '"instance":"n1:9100"},"value":[1796064688.5,"NaN"]}]}}'
+    )
+    rate = (
+        '{"data":{"resultType":"matrix","result":[{"metric":{"device":"eth0","instance":"n1:9100"},'
+        '"values":[[1,"2"],[2,"+Inf"]]}]}}'
+    )
     ingest.read([text_source(instant, "i.json"), text_source(rate, "rate_tx_total.json")])
     assert ingest.samples()[0] == ("node.load1", "n1", "node", 1796064688500 * 10**6, None)
     assert ingest.frame().row(1, named=True)["kind"] == "gauge"
@@ -132,7 +139,11 @@ def test_no_host_is_invented(ingest):
 
 
 def test_wandb_events(ingest):
-    line = '{"_wandb":true,"_timestamp":1796064688.25,"_runtime":3,"system.gpu.1.gpu":97,"system.gpu.1.powerWatts":400.5,"system.network.sent":9,"system.cpu":50,"system.gpu.0.temp/l:n2":40}\n'
+    line = (
+        '{"_wandb":true,"_timestamp":1796064688.25,"_runtime":3,"system.gpu.1.gpu":97,'
+        '"system.gpu.1.powerWatts":400.5,"system.network.sent":9,"system.cpu":50,"system.gpu.0.temp/l:'
+        'n2":40}\n'
+    )
     ingest.read([text_source(line + "broken{\n")])
     assert ingest.value("gpu.util", "gpu:index:1") == 0.97
     assert ingest.value("nic.tx_bytes_total", "nic:first") == 9

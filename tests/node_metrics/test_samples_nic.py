@@ -101,7 +101,8 @@ def test_ibqueryerrors(ingest):
 def test_ibstatus_prints_a_rate_while_disabled(ingest):
     text = (
         "Infiniband device 'mlx4_0' port 2 status:\n\tdefault gid:\t fe80::1\n\tbase lid:\t 0x0\n\tsm lid:\t\t 0x0\n"
-        "\tstate:\t\t 1: DOWN\n\tphys state:\t 3: Disabled\n\trate:\t\t 40 Gb/sec (4X QDR)\n\tlink_layer:\t InfiniBand\n"
+        "\tstate:\t\t 1: DOWN\n\tphys state:\t 3: Disabled\n\trate:\t\t 40 Gb/sec (4X "
+        "QDR)\n\tlink_layer:\t InfiniBand\n"
     )
     ingest.read([text_source(text)])
     assert ingest.value("nic.link_up", "nic:mlx4_0/2") == 0
@@ -131,7 +132,10 @@ def test_pause_durations_are_microseconds(ingest):
 
 
 def test_rdma_statistic_with_efa(ingest):
-    text = "link efa_0/1 \n    tx_bytes 100\n    retrans_timeout_events 3\n    lifespan 12\nlink mlx5_0/1 out_of_sequence 4 packet_seq_err 2\n"
+    text = (
+        "link efa_0/1 \n    tx_bytes 100\n    retrans_timeout_events 3\n    lifespan 12\nlink mlx5_0/1 "
+        "out_of_sequence 4 packet_seq_err 2\n"
+    )
     ingest.read([text_source(text)])
     assert ingest.value("nic.tx_bytes_total", "nic:efa_0/1") == 100
     assert ingest.value("nic.efa.retrans_timeout_total", "nic:efa_0/1") == 3

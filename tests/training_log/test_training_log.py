@@ -85,14 +85,18 @@ def test_torchtitan_with_colours_derives_step_time():
 
 def test_deepspeed_merges_both_lines_of_a_step():
     text = (
-        "[2026-01-02 03:04:05,100] [INFO] [timer.py:1:stop] epoch=0/micro_step=10/global_step=10, RunningAvgSamplesPerSec=11.5, CurrSamplesPerSec=12.5\n"
+        "[2026-01-02 03:04:05,100] [INFO] [timer.py:1:stop] epoch=0/micro_step=10/global_step=10, "
+        "RunningAvgSamplesPerSec=11.5, CurrSamplesPerSec=12.5\n"
         "steps: 10 loss: 2.3456 iter time (s): 1.250 samples/sec: 12.800\n"
     )
     assert rows(text) == [(10, 1250 * MS, 2.3456, 12.5, "samples/s", None)]
 
 
 def test_trainer_dict_takes_the_step_of_the_bar():
-    text = " 10%|#         | 50/500 [00:10<01:30,  5.00it/s]{'loss': 2.5, 'grad_norm': 1.0, 'learning_rate': 5e-05, 'epoch': 0.1}\n"
+    text = (
+        " 10%|#         | 50/500 [00:10<01:30,  5.00it/s]{'loss': 2.5, 'grad_norm': 1.0, "
+        "'learning_rate': 5e-05, 'epoch': 0.1}\n"
+    )
     assert rows(text) == [(50, 200 * MS, 2.5, None, None, None)]
 
 
@@ -114,9 +118,15 @@ def test_trainer_state():
 
 
 def test_json_lines_and_wandb_history():
-    text = '{"time": "2026-01-02T03:04:05Z", "rank": 1, "step": 3, "loss": 0.5, "step_time_ms": 210.5, "throughput": 9.0}\nnoise\n'
+    text = (
+        '{"time": "2026-01-02T03:04:05Z", "rank": 1, "step": 3, "loss": 0.5, "step_time_ms": 210.5, '
+        '"throughput": 9.0}\nnoise\n'
+    )
     assert rows(text, "log.jsonl") == [(3, 210_500_000, 0.5, 9.0, "samples/s", 1)]
-    history = '{"_step":5,"_timestamp":1767323045.25,"_runtime":1,"train/loss":0.7}\n{"_step":6,"_timestamp":1767323046.25,"train/loss":0.6}\n'
+    history = (
+        '{"_step":5,"_timestamp":1767323045.25,"_runtime":1,"train/loss":0.7}\n{"_step":6,"_timestamp":'
+        '1767323046.25,"train/loss":0.6}\n'
+    )
     frame, _, issues = read(history, "wandb-history.jsonl")
     assert frame.get_column("t_ns").to_list() == [1767323045250 * MS, 1767323046250 * MS]
     assert frame.get_column("step_time_ns").to_list() == [None, SECOND]

@@ -95,13 +95,31 @@ def _exits(data: Reports) -> Stop | None:
         clues = tuple(Clue(f"{who(row)} ended by {name}", where(row["path"], row["line"])) for row, name in killed[:4])
         return _stop("died", rows, data, 0.95, clues, killed[0][1])
     if not raised:
-        return None
+        return _raised_in_stream(data)
     first = min(raised, key=lambda row: (row["last_t_ns"] is None, row["last_t_ns"] or 0))
     all_raised = len(raised) == data.logs.height and data.logs.height > 1
     culprit = [first] if all_raised else raised
     text = _exception_text(data, first)
     clues = (Clue(f"rank {first['rank']}: {text}", where(first["path"], first["last_line"])),)
     return _stop("exception", culprit, data, 0.9 if len(culprit) == 1 else 0.7, clues, text)
+
+
+def _raised_in_stream(data: Reports) -> Stop | None:
+    """An error of its own of one rank in a stream of several, among broken connections of the others."""
+    events = data.events
+    if events.is_empty() or not events["code"].is_in([*NETWORK_ECHOES, *WATCHDOGS]).any():
+        return None
+    rows = [
+        row
+        for row in events.iter_rows(named=True)
+        if row["code"] == "exception" and row["role"] == "cause" and row["rank"] is not None
+    ]
+    if not rows or any(row["path"] in set(data.logs["path"].to_list()) for row in rows):
+        return None
+    first = min(rows, key=lambda row: (row["t_ns"] or 0, row["line"]))
+    text = f"{first['subject']}: {first['detail']}"[:200]
+    clues = (Clue(f"rank {first['rank']}: {text}", where(first["path"], first["line"])),)
+    return _stop("exception", [first], data, 0.8, clues, text)
 
 
 def _exception_text(data: Reports, log: dict[str, Any]) -> str:

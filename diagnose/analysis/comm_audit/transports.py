@@ -123,17 +123,18 @@ class HostLinks(NamedTuple):
 
 
 def inside_hosts(records: Records) -> list[HostLinks]:
-    """Connections of each host that cannot leave it: P2P and SHM, and NET where the job has one node."""
-    result = []
-    hosts: list[str | None] = sorted({row["host"] for row in records.links.iter_rows(named=True)}, key=str)
-    for host in hosts:
-        rows = [row for row in records.links.iter_rows(named=True) if row["host"] == host]
-        totals = {
-            family: sum(row["lines"] for row in rows if row["family"] == family) for family in ("P2P", "SHM", "NET")
-        }
-        other = next((row for row in rows if row["family"] == "SHM"), None)
-        result.append(HostLinks(host, totals["P2P"], totals["SHM"], totals["NET"], other))
-    return result
+    """Lines of each host by family: P2P and SHM cannot leave it, NET stays inside where the job has one node."""
+    totals: dict[str | None, dict[str, int]] = {}
+    examples: dict[str | None, dict[str, Any]] = {}
+    for row in records.links.iter_rows(named=True):
+        found = totals.setdefault(row["host"], {})
+        found[row["family"]] = found.get(row["family"], 0) + row["lines"]
+        if row["family"] == "SHM":
+            examples.setdefault(row["host"], row)
+    return [
+        HostLinks(host, found.get("P2P", 0), found.get("SHM", 0), found.get("NET", 0), examples.get(host))
+        for host, found in sorted(totals.items(), key=lambda item: str(item[0]))
+    ]
 
 
 def rail_crossings(pairs: pl.DataFrame) -> list[dict[str, Any]]:

@@ -52,7 +52,7 @@ def fit_cost(
 
     The interval is a bootstrap over steps: instances of one step share its congestion.
     """
-    keep = (size_bytes > 0) & (transfer_ns > 0)
+    keep = (size_bytes > 0) & (transfer_ns > 0) & (factor > 0)
     size, time, step = size_bytes[keep], transfer_ns[keep], step[keep]
     if not len(size):
         return None

@@ -67,7 +67,7 @@ def network_tiers(instances: pl.DataFrame, references: Mapping[str, Reference]) 
     """One row a (tier, collective, group size), dearest first.
 
     Args:
-        instances: whole collectives with tier, group_id, collective, members, msg_bytes, step, transfer_ns, wait_ns (sum
+        instances: whole collectives with ranks, tier, group_id, collective, members, msg_bytes, step, transfer_ns, wait_ns (sum
             over members), exposed_transfer_ns (mean over members), busbw_bytes_per_s.
         references: by tier; the best decile seen here serves where there is none.
     """
@@ -144,8 +144,8 @@ def _latency_ratio(part: pl.DataFrame, model: CostModel | None) -> float | None:
 
 
 def _tail_ratio(part: pl.DataFrame) -> float | None:
-    """Weighted by time: p95 of the transfer over its median, per group and size."""
-    per = part.group_by("group_id", "msg_bytes").agg(
+    """Weighted by time: p95 of the transfer over its median, per set of members and size."""
+    per = part.group_by("ranks", "msg_bytes").agg(
         (pl.col("transfer_ns").quantile(0.95) / pl.col("transfer_ns").median()).alias("ratio"), pl.col("transfer_ns").sum().alias("weight"), pl.len()
     ).filter(pl.col("len") >= 5)  # fmt: skip
     weight = float(per.get_column("weight").sum())

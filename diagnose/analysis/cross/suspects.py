@@ -22,6 +22,11 @@ _AMBIGUOUS = 0.75
 _MIN_EFFECT = 0.10
 _FLOOR = 0.03
 _MAX_SUSPECTS = 4
+_MANY_GROUPS = 8
+"""From here on the groups themselves show how much healthy ones differ; fewer are measured against their own noise."""
+
+_HEALTHY = 2.0
+"""Groups less than two standard deviations above the fast ones vote against their members."""
 
 SCHEMA = {
     "kind": pl.String, "name": pl.String, "host": pl.String, "ranks": pl.List(pl.Int32), "score": pl.Float64, "slowdown_ratio": pl.Float64,
@@ -86,24 +91,26 @@ def _groups(instances: pl.DataFrame) -> pl.DataFrame:
     per = (
         instances.filter(pl.col("transfer_ns") > 0)
         .group_by("ranks", "collective", "members", "msg_bytes")
-        .agg(pl.col("transfer_ns").log().median().alias("y"), pl.len().alias("count"))
+        .agg(pl.col("transfer_ns").log().median().alias("y"), pl.len().alias("count"), _noise().alias("noise"))
     )
     shape = ["collective_class", "members", "msg_bytes"]
     per = per.with_columns(pl.col("collective").replace({"send": "p2p", "recv": "p2p"}).alias("collective_class"))
-    per = per.with_columns(
-        pl.col("y").median().over(shape).alias("middle"),
-        pl.col("y").quantile(0.25).over(shape).alias("fast"),
-        pl.len().over(shape).alias("groups"),
-    )
-    per = per.filter(pl.col("groups") >= 2)
     # With a slow element in half of the groups the median is slow too: the fast quarter is what the class can do.
+    per = per.with_columns(
+        pl.col("y").median().over(shape).alias("middle"), pl.col("y").quantile(0.25, interpolation="lower").over(shape).alias("fast"),
+        pl.len().over(shape).alias("groups"), pl.col("noise").median().over(shape).alias("noise"),
+    ).filter(pl.col("groups") >= 2)  # fmt: skip
     per = per.with_columns((pl.col("y") - pl.col("fast")).alias("effect"))
-    spread = (pl.col("y") - pl.col("fast")).filter(pl.col("y") <= pl.col("middle")).median().over(shape)
-    return (
-        per.with_columns((pl.col("effect") / pl.max_horizontal(1.4826 * spread, pl.lit(_FLOOR))).alias("z"))
-        .with_columns((pl.col("z") - 2.0).alias("z"))
-        .sort("collective", "members", "msg_bytes", "y")
-    )
+    among = 1.4826 * pl.col("effect").filter(pl.col("y") <= pl.col("middle")).median().over(shape)
+    spread = pl.when(pl.col("groups") >= _MANY_GROUPS).then(among).otherwise(pl.col("noise"))
+    z = pl.col("effect") / pl.max_horizontal(spread, pl.lit(_FLOOR)) - _HEALTHY
+    return per.with_columns(z.alias("z")).sort("collective", "members", "msg_bytes", "y")
+
+
+def _noise() -> pl.Expr:
+    """Standard error of a group's median log transfer."""
+    y = pl.col("transfer_ns").log()
+    return 1.4826 * 1.2533 * (y - y.median()).abs().median() / pl.len().sqrt()
 
 
 def _candidates(hosts: Mapping[int, str | None]) -> list[Candidate]:

@@ -81,7 +81,9 @@ def summarise(frame: pl.DataFrame, window: tuple[int, int] | None) -> pl.DataFra
     chosen = one_reader(with_order(frame))
     moved = deltas(chosen)
     inside = _inside(window)
-    touches = pl.lit(value=True) if window is None else (pl.col("t_ns") >= window[0]) & (pl.col("prev_t_ns") <= window[1])
+    touches = (
+        pl.lit(value=True) if window is None else (pl.col("t_ns") >= window[0]) & (pl.col("prev_t_ns") <= window[1])
+    )
     counters = _counter_part(moved, touches)
     levels = _level_part(chosen, inside)
     return (

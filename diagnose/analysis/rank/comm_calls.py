@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 import numpy as np
 
-from diagnose.comm_names import UNKNOWN_KIND, collective_kind, comm_span, dtype_bytes
+from diagnose.comm_names import UNKNOWN_KIND, collective_kind, comm_span, dtype_bytes, is_transfer
 from diagnose.store.rank_trace import UNKNOWN, CommArgs
 
 if TYPE_CHECKING:
@@ -49,6 +49,21 @@ def host_comm_spans(trace: RankTrace) -> Enclosing:
     ]
     order = np.argsort(columns[0], kind="stable")
     return Enclosing(*(column[order] for column in columns))
+
+
+def host_records(trace: RankTrace) -> int:
+    """Communication that the host says it issued: its records without those that move nothing, else annotations."""
+    record = np.fromiter((name == "record_param_comms" for name in trace.names), bool, len(trace.names))
+    if len(trace.operators.name) and (rows := np.flatnonzero(record[trace.operators.name])).size:
+        refs = trace.operators.ref[rows].tolist()
+        return sum(
+            ref < 0 or trace.comm_args[ref].collective is None or is_transfer(trace.comm_args[ref].collective)
+            for ref in refs
+        )
+    library = np.fromiter(
+        (name.startswith(("nccl:", "hccl:", "xccl:")) for name in trace.names), bool, len(trace.names)
+    )
+    return int(library[trace.annotations.name].sum()) if len(trace.annotations.name) else 0
 
 
 def arguments(
@@ -156,9 +171,10 @@ def _peer(kind: str, args: CommArgs, rank: int | None) -> int | None:
     if far is None:
         return args.peer if kind in _P2P else None
     ranks = args.group_ranks
-    if ranks is not None and rank in ranks and near is not None and near != rank and 0 <= far < len(ranks):
-        return ranks[far] if ranks.index(rank) == near else far
-    return far
+    if ranks is None or rank not in ranks or near is None or not 0 <= far < len(ranks):
+        return far
+    local = ranks.index(rank) == near and (near != rank or far not in ranks)
+    return ranks[far] if local else far
 
 
 def elements(dims: str) -> int | None:

@@ -21,6 +21,7 @@ _LOADER = re.compile(
     r"^enumerate\(DataLoader\)|DataLoader.*__next__|dataloader\.py.*__next__|^\[pl\].*fetch_next|get_train_batch|^dataload",
     re.IGNORECASE,
 )
+_COLLECT = re.compile(r"\bgc\.collect|gc\.py.*collect|built-in function collect", re.IGNORECASE)
 GC_SILENCE_NS = 50_000_000
 """A process without any operator or runtime call for this long is not merely slow Python."""
 
@@ -54,7 +55,7 @@ def host_spans(trace: RankTrace) -> HostSpans:
         loader,
         merge(runtime.start_ns[allocator], runtime.end_ns[allocator]),
         merge(runtime.start_ns[sync], runtime.end_ns[sync]),
-        _silence(trace),
+        _collecting(trace),
     )
 
 
@@ -88,11 +89,20 @@ def idle_parts(
     return IdleParts(inside, length - inside - sync, sync, end_ns - late, silent, allocator)
 
 
-def _silence(trace: RankTrace) -> Merged:
-    parts = (trace.runtime, trace.operators)
-    busy = merge(np.concatenate([calls.start_ns for calls in parts]), np.concatenate([calls.end_ns for calls in parts]))
+def long_silence(busy: Merged) -> Merged:
+    """Stretches of at least GC_SILENCE_NS between busy ones."""
     if len(busy.start_ns) < 2:
         return merge(np.empty(0, np.int64), np.empty(0, np.int64))
     free = gaps(busy, int(busy.start_ns[0]), int(busy.end_ns[-1]))
     long = free.end_ns - free.start_ns >= GC_SILENCE_NS
     return Merged(free.start_ns[long], free.end_ns[long])
+
+
+def _collecting(trace: RankTrace) -> Merged:
+    """Garbage collection: Python frames that say so, and stretches in which the host is silent."""
+    parts = (trace.runtime, trace.operators)
+    busy = merge(np.concatenate([calls.start_ns for calls in parts]), np.concatenate([calls.end_ns for calls in parts]))
+    silent = long_silence(busy)
+    frames = matching(trace.names, _COLLECT)[trace.python_calls.name]
+    start = np.concatenate((silent.start_ns, trace.python_calls.start_ns[frames]))
+    return merge(start, np.concatenate((silent.end_ns, trace.python_calls.end_ns[frames])))

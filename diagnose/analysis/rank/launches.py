@@ -27,26 +27,39 @@ _NO_WAIT = re.compile(r"EventQuery|StreamWaitEvent", re.IGNORECASE)
 
 
 class Launches(NamedTuple):
-    """One value an activity: its launch's start, end and thread (UNKNOWN when outside the file), shared or not."""
+    """One value an activity: its launch's start, end and thread (UNKNOWN when outside the file), shared or not.
+
+    The ``call`` columns have one value a launching call: its start, whether any device record has its correlation,
+    and whether it replays a graph.
+    """
 
     start_ns: NDArray[np.int64]
     end_ns: NDArray[np.int64]
     thread: NDArray[np.int64]
     shared: NDArray[np.bool_]
-    lost: int
-    """Launching calls without any device record."""
-    total: int
-    """Launching calls."""
+    call_ns: NDArray[np.int64]
+    recorded: NDArray[np.bool_]
+    is_graph: NDArray[np.bool_]
+
+    @property
+    def known(self) -> NDArray[np.bool_]:
+        """Which activities have their launch in the file."""
+        return self.start_ns != UNKNOWN
 
 
 def match_launches(trace: RankTrace) -> Launches:
-    """Join by correlation; several activities may share a launch (graph replay), none is a state of its own."""
+    """Join by correlation; several activities may share a launch (graph replay), none is a state of its own.
+
+    Replays count as recorded when no replay of the file has records with its correlation but there are activities
+    without launch: some versions of the profiler do not link replayed kernels.
+    """
     activities, runtime = trace.activities, trace.runtime
     count = len(activities.start_ns)
     blank = np.full(count, UNKNOWN, np.int64)
     usable = np.flatnonzero(runtime.ref >= 0)
     if not len(usable):
-        return Launches(blank, blank.copy(), blank.copy(), np.zeros(count, bool), 0, 0)
+        none = np.zeros(0, bool)
+        return Launches(blank, blank.copy(), blank.copy(), np.zeros(count, bool), np.empty(0, np.int64), none, none)
     order = usable[np.argsort(runtime.ref[usable], kind="stable")]
     keys = runtime.ref[order]
     place = np.minimum(np.searchsorted(keys, activities.correlation), len(keys) - 1)
@@ -58,10 +71,12 @@ def match_launches(trace: RankTrace) -> Launches:
     used, times = np.unique(activities.correlation[found], return_counts=True)
     shared = np.zeros(count, bool)
     shared[found] = times[np.searchsorted(used, activities.correlation[found])] > 1
-    kernel_launch = matching(trace.names, _KERNEL_LAUNCH)[runtime.name[usable]]
-    launched = runtime.ref[usable][kernel_launch]
-    lost = int((~np.isin(launched, activities.correlation)).sum()) if len(launched) else 0
-    return Launches(start, end, thread, shared, lost, len(launched))
+    launching = usable[matching(trace.names, _KERNEL_LAUNCH)[runtime.name[usable]]]
+    recorded = np.isin(runtime.ref[launching], used)
+    is_graph = matching(trace.names, _GRAPH_LAUNCH)[runtime.name[launching]]
+    if is_graph.any() and not recorded[is_graph].any() and not found.all():
+        recorded = recorded | is_graph
+    return Launches(start, end, thread, shared, runtime.start_ns[launching], recorded, is_graph)
 
 
 def matching(names: Sequence[str], pattern: re.Pattern[str]) -> NDArray[np.bool_]:
@@ -78,8 +93,3 @@ def sync_calls(trace: RankTrace) -> NDArray[np.bool_]:
 def allocator_calls(trace: RankTrace) -> NDArray[np.bool_]:
     """Which runtime calls allocate or free device memory."""
     return matching(trace.names, _ALLOCATE)[trace.runtime.name]
-
-
-def graph_launches(trace: RankTrace) -> int:
-    """Number of graph replays."""
-    return int(matching(trace.names, _GRAPH_LAUNCH)[trace.runtime.name].sum())

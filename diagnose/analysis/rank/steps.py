@@ -17,7 +17,6 @@ from diagnose.store.rank_trace import UNKNOWN
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from diagnose.analysis.rank.launches import Launches
     from diagnose.store.rank_trace import RankTrace
 
 _STEP = re.compile(r"^ProfilerStep#(\d+)")
@@ -110,10 +109,23 @@ class StepTimes(NamedTuple):
     activities: NDArray[np.int64]
 
 
+_APART_RATIO = 0.5
+"""A pause between two host windows of more than half a step lies outside both: evaluation, or another recording."""
+
+
 def device_steps(
-    start_ns: NDArray[np.int64], end_ns: NDArray[np.int64], step: NDArray[np.int64], windows: int
+    start_ns: NDArray[np.int64],
+    end_ns: NDArray[np.int64],
+    step: NDArray[np.int64],
+    number: NDArray[np.int64],
+    blind: NDArray[np.bool_],
 ) -> StepTimes:
-    """First start to the later of the last end and the next step's first start; steps without work are left out."""
+    """First start to the later of the last end and the next step's first start; steps without work are left out.
+
+    The step before one that is ``blind`` (its records are incomplete), has no work or does not follow in number ends
+    with its own last activity: nothing says when the next one began.
+    """
+    windows = len(number)
     first = np.full(windows, np.iinfo(np.int64).max, np.int64)
     last = np.full(windows, np.iinfo(np.int64).min, np.int64)
     inside = step >= 0
@@ -121,13 +133,9 @@ def device_steps(
     np.maximum.at(last, step[inside], end_ns[inside])
     count = np.bincount(step[inside], minlength=windows)
     index = np.flatnonzero(count)
+    follows = (index[1:] == index[:-1] + 1) & (number[index[1:]] == number[index[:-1]] + 1) & ~blind[index[1:]]
     first, last = first[index], last[index]
-    following = np.concatenate((first[1:], last[-1:])) if len(first) else first
+    following = np.append(np.where(follows, first[1:], last[:-1]), last[-1:])
+    has_next = np.append(follows, np.zeros(len(last[-1:]), bool))
     end = np.maximum(last, following)
-    step_ns = np.where(np.arange(len(first)) < len(first) - 1, following - first, end - first)
-    return StepTimes(index, first, end, step_ns, count[index])
-
-
-def work_launched_in(launches: Launches, windows: HostWindows) -> NDArray[np.int64]:
-    """Index of the window that launched each activity, -1 for none."""
-    return step_of(windows, launches.start_ns)
+    return StepTimes(index, first, end, np.where(has_next, following - first, end - first), count[index])

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from diagnose.analysis.comm_audit.calls import first_difference
 from diagnose.analysis.comm_audit.causes import Cause, causes, echo_count
-from diagnose.analysis.comm_audit.transports import is_socket, networks
+from diagnose.analysis.comm_audit.transports import networks
 from diagnose.analysis.comm_audit.view import View, line_evidence, names, view
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ CODES = frozenset(
         "bootstrap_mismatch", "shm_full", "shm_attach", "shm_error", "nvls_bind_failed", "mnnvl_imex", "cuda_error",
         "cuda_oom", "duplicate_gpu", "nvlink_p2p_broken", "p2p_ipc_failed", "no_transport", "driver_problem",
         "topology_too_large", "topology_wrong", "collective_mismatch", "rail_devices_differ", "ofi_request_failed",
-        "net_none", "nccl_tests_wrong", "nccl_tests_failure", "ras_dead",
+        "net_none", "foreign_connection", "ib_gid_changed", "nccl_tests_wrong", "nccl_tests_failure", "ras_dead",
     }
 )  # fmt: skip
 """Events that can start a failure; ``nic_open_failed``, ``ofi_failed`` and the versions belong to other checks."""
@@ -36,6 +37,15 @@ RETURN_CODES = {
     5: "invalid usage",
     6: "remote error",
 }
+_NAME_DEVICES = frozenset(
+    {
+        "ib_retry_exceeded", "ib_local_protection", "ib_rnr_retry", "ib_remote_error", "ib_completion", "ib_qp_timeout",
+        "ib_gid_index", "ib_unreachable", "ib_no_device", "ib_qp_error", "ib_port_error", "ib_async_fatal",
+        "ib_gid_changed", "link_speed_changed", "nic_failed", "no_interface", "duplicate_gpu", "nvlink_p2p_broken",
+        "p2p_ipc_failed",
+    }
+)  # fmt: skip
+"""Events whose subject is a device or an interface, not a call, a file or a type of exception."""
 _ECHO_ONLY = ("peer_closed", "ib_flush")
 _HARMLESS_AFTER_CUDA = frozenset({"shm_error"})
 
@@ -43,13 +53,16 @@ _HARMLESS_AFTER_CUDA = frozenset({"shm_error"})
 def check(facts: Facts) -> Iterable[Finding | NotChecked]:
     """One finding a cause; echoes are counted, and make a finding only where no cause is in the logs."""
     seen = view(facts.tables)
-    if seen.records.events.is_empty():
+    if seen.records.empty:
         return
-    found = [cause for cause in causes(seen.records, CODES) if not _shadowed(seen, cause)]
+    logs = facts.tables.query("SELECT path FROM rank_log WHERE ended IN ('open', 'shutdown')")
+    ended_well = {str(path) for path in logs["path"]}
+    found = [cause for cause in causes(seen.records, CODES) if not _shadowed(seen, cause, ended_well)]
     echoes = echo_count(seen.records)
     for cause in found:
         yield _error(facts, seen, cause, echoes, alone=len(found) == 1)
     yield from _plugin(facts, seen)
+    yield from _desync(facts)
     if not found:
         yield from _echoes(facts, seen)
     yield from _ras(facts, seen)
@@ -73,7 +86,7 @@ def _error(facts: Facts, seen: View, cause: Cause, echoes: int, *, alone: bool) 
         fields={"what": text},
         hosts=hosts,
         ranks=_ranks(seen, rows),
-        devices=sorted({row["subject"] for row in rows if row["subject"] and row["level"] != "python"}),
+        devices=sorted({row["subject"] for row in rows if row["subject"]}) if cause.code in _NAME_DEVICES else (),
         confidence=0.95 if cause.first or alone else 0.7,
         evidence=line_evidence(rows, "{message}"),
     )
@@ -87,26 +100,14 @@ def _ranks(seen: View, rows: list[dict[str, Any]]) -> list[int]:
     return sorted(found)
 
 
-def _shadowed(seen: View, cause: Cause) -> bool:
+def _shadowed(seen: View, cause: Cause, ended_well: set[str]) -> bool:
     """Whether a cause is none: lack of GPU memory that was caught, CUDA errors that IMEX or NVLS explain."""
     codes = set(seen.records.events["code"].to_list())
     if cause.code == "cuda_oom":
-        follow = {
-            "process_exit",
-            "network_exception",
-            "peer_closed",
-            "watchdog_timeout",
-            "gloo_peer_closed",
-            "gloo_timeout",
-        }
-        return not codes & follow and not _fatal(seen, cause)
+        return {row["path"] for row in cause.rows} <= ended_well
     if cause.code == "cuda_error":
         return bool(codes & {"mnnvl_imex", "nvls_bind_failed"})
     return cause.code in _HARMLESS_AFTER_CUDA and "shm_full" in codes
-
-
-def _fatal(seen: View, cause: Cause) -> bool:
-    return any(row["level"] != "python" for row in cause.rows) or seen.records.processes.is_empty()
 
 
 def _plugin(facts: Facts, seen: View) -> Iterator[Finding]:
@@ -121,6 +122,21 @@ def _plugin(facts: Facts, seen: View) -> Iterator[Finding]:
         fields={"what": f"{names(row['host'] for row in failed)}: {failed[0]['message'][:200]}"},
         hosts=sorted({row["host"] for row in failed if row["host"]}),
         evidence=line_evidence(failed, "{message}"),
+    )
+
+
+def _desync(facts: Facts) -> Iterator[Finding]:
+    """COLL lines: the first position of a communicator at which ranks logged different calls."""
+    found = first_difference(facts.tables)
+    if found is None:
+        return
+    minority: list[int] = min(found.calls.values(), key=len)
+    text = "; ".join(f"rank {names(ranks, most=4)}: {call}" for call, ranks in found.calls.items())
+    yield facts.rules["COM-COLL-DESYNC"].finding(
+        fields={"text": f"communicator {found.comm_id}, operation {found.op_count}: {text}"},
+        ranks=minority,
+        confidence=0.85,
+        evidence=line_evidence(found.rows, "rank {comm_rank}: {collective} of {elements} {dtype}"),
     )
 
 
@@ -157,7 +173,7 @@ def _ras(facts: Facts, seen: View) -> Iterator[Finding]:
         if counts:
             text += f" ({counts}); the listed ranks are the smaller group{_ahead(progress)}: {names(listed)}"
         yield facts.rules[rule].finding(
-            fields={"text": text}, ranks=listed, confidence=0.5, evidence=line_evidence([*rows, *progress], "{message}")
+            fields={"text": text}, ranks=() if "ahead" in text else listed, confidence=0.5, evidence=line_evidence([*rows, *progress], "{message}")
         )
 
 
@@ -192,7 +208,3 @@ def _unknown(facts: Facts, seen: View, *, known: bool) -> Iterator[Finding]:
         confidence=0.7 if failed else 0.4,
         evidence=line_evidence(rows, "{message}"),
     )
-
-
-def _uses_sockets(seen: View) -> bool:
-    return any(is_socket(name) for found in networks(seen.records).values() for name in found)

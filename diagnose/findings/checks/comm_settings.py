@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from diagnose.analysis.comm_audit.transports import is_socket, networks
+from diagnose.analysis.comm_audit.calls import low_latency_choices
+from diagnose.analysis.comm_audit.transports import networks
 from diagnose.analysis.comm_audit.view import View, line_evidence, names, view
 from diagnose.model import Evidence
 
@@ -43,6 +44,7 @@ def check(facts: Facts) -> Iterable[Finding | NotChecked]:
     yield from _rdma_off(facts, seen)
     yield from _nvls(facts, seen)
     yield from _slow_start(facts, seen)
+    yield from _choices(facts, seen)
     advice = [row for row in seen.records.events.iter_rows(named=True) if row["code"] in _ADVICE]
     if advice:
         yield facts.rules["COM-HOST-TUNING"].finding(
@@ -57,6 +59,7 @@ def _versions(facts: Facts, seen: View) -> Iterator[Finding]:
     versions: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
         versions.setdefault(row["version"].split("+", 1)[0], []).append(row)
+    versions = _without_torn(versions)
     events = [row for row in seen.records.events.iter_rows(named=True) if row["code"] == "version_mismatch"]
     if len(versions) < 2 and not events:
         return
@@ -66,7 +69,8 @@ def _versions(facts: Facts, seen: View) -> Iterator[Finding]:
         )
     else:
         text = events[0]["message"]
-    fewest = min(versions.values(), key=len) if versions else []
+    sizes = {len(found) for found in versions.values()}
+    fewest = min(versions.values(), key=len) if len(sizes) > 1 else rows
     yield facts.rules["COM-VERSION"].finding(
         fields={"versions": text[:400]},
         hosts=sorted({row["host"] for row in fewest}) or sorted({row["host"] for row in events if row["host"]}),
@@ -79,6 +83,17 @@ def _versions(facts: Facts, seen: View) -> Iterator[Finding]:
             ),
         ],
     )
+
+
+def _without_torn(values: dict[str, list[dict[str, Any]]]) -> dict[str, list[dict[str, Any]]]:
+    """Leave out a value that one process alone has while its own host says otherwise: a torn line."""
+    kept = {}
+    for value, rows in values.items():
+        others = {row["host"] for other, found in values.items() if other != value for row in found}
+        alone = sum(row.get("processes", 1) for row in rows) == 1
+        if not (alone and rows[0]["host"] in others):
+            kept[value] = rows
+    return kept or values
 
 
 def _forced(facts: Facts, seen: View) -> Iterator[Finding]:
@@ -109,6 +124,7 @@ def _differing(facts: Facts, seen: View) -> Iterator[Finding]:
             if row["name"] in _MUST_AGREE:
                 values.setdefault(row["name"], {}).setdefault(row["value"], []).append(row)
     for name, found in sorted(values.items()):
+        found = _without_torn(found)
         having = {row["host"] for rows in found.values() for row in rows}
         lacking = sorted(hosts - having)
         if len(found) > 1:
@@ -152,6 +168,23 @@ def _rdma_off(facts: Facts, seen: View) -> Iterator[Finding]:
         )
 
 
+def _choices(facts: Facts, seen: View) -> Iterator[Finding]:
+    """Values that NCCL refused, and the protocol LL at large sizes."""
+    invalid = [row for row in seen.records.events.iter_rows(named=True) if row["code"] == "env_invalid"]
+    if invalid:
+        yield facts.rules["COM-ENV-INVALID"].finding(
+            fields={"text": invalid[0]["message"]}, evidence=line_evidence(invalid, "{message}")
+        )
+    slow = low_latency_choices(facts.tables)
+    if slow:
+        yield facts.rules["COM-TUNER-LL"].finding(
+            fields={"text": f"{slow[0]['name']} of {slow[0]['size_bytes']} bytes uses {slow[0]['value']}"},
+            hosts=sorted({row["host"] for row in slow if row["host"]}),
+            confidence=0.8,
+            evidence=line_evidence(slow, "{name}: {size_bytes} bytes, {value}"),
+        )
+
+
 def _nvls(facts: Facts, seen: View) -> Iterator[Finding]:
     states: dict[bool, set[str]] = {True: set(), False: set()}
     for row in seen.records.processes.iter_rows(named=True):
@@ -179,7 +212,3 @@ def _slow_start(facts: Facts, seen: View) -> Iterator[Finding]:
         confidence=0.7,
         evidence=line_evidence([worst], "communicator of {nranks} ranks"),
     )
-
-
-def _all_sockets(seen: View) -> bool:
-    return all(is_socket(name) for found in networks(seen.records).values() for name in found)

@@ -148,7 +148,7 @@ def _flapping(context: Context) -> Iterator[Finding]:
         text = f"{group.height} link-down messages"
         seen.setdefault(
             (host, device), Seen(host, device, severity, text, float(group.height), "count", source="node_event")
-        )  # type: ignore[arg-type]
+        )
     yield from emit(context, "NIC-LINK-03", seen.values(), Scope(frozenset(hosts), network=True))
 
 

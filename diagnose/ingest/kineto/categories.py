@@ -30,12 +30,14 @@ FULL_OPERATORS = (
 )  # fmt: skip
 """Names (their starts) of host operators whose arguments are needed."""
 
+KINDS = ("device", "runtime", "operator", "annotation", "python", "overhead")
+
 _ANNOTATION_NAMES = ("ProfilerStep#", "enumerate(DataLoader)", "Optimizer.", "## ", "[pytorch|profiler")
 _PYTHON_MARKS = (b"__next__", b"gc.collect", b"<built-in function collect")
 
 
 def kind(event: Full) -> str | None:
-    """device, runtime, operator, annotation or python; None for what no analysis uses.
+    """One of KINDS; None for what no analysis uses.
 
     Until 2021 annotations were operators; then the name tells.
     """
@@ -48,6 +50,8 @@ def kind(event: Full) -> str | None:
         return "annotation" if isinstance(name, str) and name.startswith(_ANNOTATION_NAMES) else "operator"
     if cat in ANNOTATION:
         return "annotation"
+    if cat == "overhead":
+        return "overhead"
     return "python" if cat == "python_function" and isinstance(name, str) else None
 
 

@@ -24,7 +24,10 @@ _EXPLAIN: dict[str, tuple[IssueSeverity, str]] = {
     "host_event_without_time": ("info", "host events without time, or from before the profiler's time base; dropped"),
     "negative_duration": ("warning", "negative durations; device records dropped, host events set to zero"),
     "time_out_of_range": ("warning", "times more than a day from the others; dropped"),
-    "impossible_duration": ("warning", "device records that last beyond their successor on the stream or beyond the profile; cut there"),
+    "impossible_duration": (
+        "warning",
+        "device records that last beyond their successor on the stream or beyond the profile; cut there",
+    ),
 }
 
 
@@ -57,6 +60,13 @@ class DamageLog(dict[str, Damage]):
     def issues(self, path: str) -> list[Issue]:
         """One issue a kind, in the order of their names."""
         return [
-            Issue(kind, _EXPLAIN[kind][0], damage.count, ": ".join(filter(None, (_EXPLAIN[kind][1], damage.example))), path, damage.offset)
+            Issue(
+                kind,
+                _EXPLAIN[kind][0],
+                damage.count,
+                ": ".join(filter(None, (_EXPLAIN[kind][1], damage.example))),
+                path,
+                damage.offset,
+            )
             for kind, damage in sorted(self.items())
         ]

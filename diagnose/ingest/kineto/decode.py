@@ -16,7 +16,7 @@ from diagnose.ingest.kineto.numbers import identifier
 from diagnose.ingest.kineto.rows import RowBuilder
 from diagnose.ingest.kineto.salvage import Salvage, decode_list
 from diagnose.ingest.kineto.times import InexactTimeError, text_ns, times_ns
-from diagnose.store.rank_trace import NO_CORRELATION
+from diagnose.store.rank_trace import NO_CORRELATION, OVERHEAD
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -148,7 +148,9 @@ class Decoder:
                     skipped += 1
                 else:
                     full.append(piece)
-            elif (mark in b"sft" and piece.find(b"{") < 0) or (mark == b"i" and b"[memory]" in piece and piece.count(b"{") <= 1):
+            elif (mark in b"sft" and piece.find(b"{") < 0) or (
+                mark == b"i" and b"[memory]" in piece and piece.count(b"{") <= 1
+            ):
                 skipped += 1
             else:
                 full.append(piece)
@@ -162,7 +164,9 @@ class Decoder:
         self.categories["cpu_op"] += len(rows)
         names, threads = self.names, self.threads
         refs = [self.rows.shape(row.args) for row in rows] if self._shapes else None
-        self.operators.add(start_ns, dur_ns, [names[row.name] for row in rows], [threads[row.tid] for row in rows], refs)
+        self.operators.add(
+            start_ns, dur_ns, [names[row.name] for row in rows], [threads[row.tid] for row in rows], refs
+        )
 
     def _add_calls(self, rows: Sequence[events.Call], text: bytes) -> None:
         if not rows:
@@ -171,7 +175,9 @@ class Decoder:
         self.events += len(rows)
         self.categories["runtime"] += len(rows)
         names, threads = self.names, self.threads
-        refs = [NO_CORRELATION if row.args is None or row.args.correlation is None else row.args.correlation for row in rows]
+        refs = [
+            NO_CORRELATION if row.args is None or row.args.correlation is None else row.args.correlation for row in rows
+        ]
         if max(refs) >= 1 << 63:
             refs = [NO_CORRELATION if (found := identifier(ref)) is None else found for ref in refs]
         self.runtime.add(start_ns, dur_ns, [names[row.name] for row in rows], [threads[row.tid] for row in rows], refs)
@@ -179,7 +185,7 @@ class Decoder:
     def _add_full(self, rows: Sequence[events.Full], text: bytes) -> None:
         start_ns, dur_ns = _times(rows, text)
         self.events += len(rows)
-        chosen: dict[str, list[int]] = {"device": [], "runtime": [], "operator": [], "annotation": [], "python": []}
+        chosen: dict[str, list[int]] = {name: [] for name in categories.KINDS}
         activity_rows: list[tuple[int, ...]] = []
         for index, row in enumerate(rows):
             self.categories[row.cat or row.ph] += 1
@@ -193,18 +199,24 @@ class Decoder:
                     chosen[kind].append(index)
                 elif not row.cat and row.name is not None:
                     self._keep_uncategorised(row, int(start_ns[index]), int(dur_ns[index]))
-            elif row.ph == "i" and isinstance(row.name, str) and row.name.startswith(("Iteration Start", "Record Window End")):
+            elif (
+                row.ph == "i"
+                and isinstance(row.name, str)
+                and row.name.startswith(("Iteration Start", "Record Window End"))
+            ):
                 self.window[row.name.split(":")[0]] = int(start_ns[index])
         picked = chosen["device"]
         self.activities.add(start_ns[picked], dur_ns[picked], activity_rows)
         for kind, columns in (
             ("runtime", self.runtime), ("operator", self.operators), ("annotation", self.annotations), ("python", self.python_calls),
+            ("overhead", self.python_calls),
         ):  # fmt: skip
             if picked := chosen[kind]:
+                prefix = OVERHEAD if kind == "overhead" else ""
                 columns.add(
                     start_ns[picked],
                     dur_ns[picked],
-                    [self.names[str(rows[index].name)] for index in picked],
+                    [self.names[f"{prefix}{rows[index].name}"] for index in picked],
                     [self.threads[rows[index].tid] for index in picked],
                     [self.rows.reference(rows[index], kind, shapes=self._shapes) for index in picked],
                 )
@@ -218,7 +230,9 @@ class Decoder:
             self.thread_names[self.threads[row.tid]] = str(row.args.name)
 
     def _keep_uncategorised(self, row: events.Full, start_ns: int, dur_ns: int) -> None:
-        self.uncategorised.append(Uncategorised(str(row.name), row.pid, self.threads[row.tid], start_ns, dur_ns, row.args))
+        self.uncategorised.append(
+            Uncategorised(str(row.name), row.pid, self.threads[row.tid], start_ns, dur_ns, row.args)
+        )
 
 
 def _prefixes(layout: Layout, category: tuple[bytes, bytes]) -> _Prefixes:
@@ -246,7 +260,9 @@ def _times(rows: Sequence[Any], text: bytes) -> tuple[NDArray[np.int64], NDArray
         dur_ns = times_ns([0 if row.dur is None else row.dur for row in rows])
     except InexactTimeError:
         exact = exact or events.exact_decoder.decode(text)
-        dur_ns = np.array([0 if bytes(row.dur) in (b"", b"null") else text_ns(bytes(row.dur)) for row in exact], np.int64)
+        dur_ns = np.array(
+            [0 if bytes(row.dur) in (b"", b"null") else text_ns(bytes(row.dur)) for row in exact], np.int64
+        )
     return start_ns, dur_ns
 
 
@@ -259,5 +275,3 @@ def _decoded(decoder: msgspec.json.Decoder[Any], text: bytes) -> Any | None:  # 
         return decoder.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
-
-

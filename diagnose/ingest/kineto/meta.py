@@ -3,64 +3,93 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from diagnose.ingest.kineto.comm_args import rank_list
+from diagnose.ingest.kineto.layout import closing
+from diagnose.ingest.kineto.numbers import small, whole
 from diagnose.ingest.kineto.repair import repaired
 from diagnose.store.rank_trace import ProcessGroup, TraceHeader
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_EVENTS_OPEN = re.compile(rb'"traceEvents"\s*:\s*\[\s*$')
+_NO_DEVICES = re.compile(rb'"deviceProperties"\s*:\s*\[\s*\]')
 _VERSION_KEYS = (
     "nccl_version", "cuda_runtime_version", "cuda_driver_version", "cupti_version", "hip_runtime_version",
     "hip_driver_version", "roctracer_version", "vllm_version",
 )  # fmt: skip
 _SALVAGE_KEYS = (b"distributedInfo", b"deviceProperties", b"baseTimeNanoseconds", b"host_name", b"with_stack")
+_SALVAGE_BYTES = 1 << 20
 
 
-def parse_metadata(header: bytes, trailer: bytes) -> tuple[dict[str, Any], bool]:
-    """All top-level keys but the events, and whether the text was sound.
+class Metadata(NamedTuple):
+    """All top-level keys but the events; ``kinds`` of damage that were mended; ``sound`` False when keys had to be
+    searched for; ``extra`` is text behind the end of the document."""
 
-    A damaged text is searched for the keys that matter, one by one.
+    values: dict[str, Any]
+    kinds: Mapping[str, int]
+    sound: bool
+    extra: bytes
+
+
+def says_no_device(header: bytes) -> bool:
+    """Whether the text before the events says that the process saw no accelerator."""
+    return _NO_DEVICES.search(header) is not None
+
+
+def parse_metadata(header: bytes, trailer: bytes, *, is_list: bool) -> Metadata:
+    """The metadata around the events; ``trailer`` is what follows the last event, empty when the file is cut.
+
+    A damaged text is mended, and else searched for the keys that matter, one by one.
     """
-    if header.rstrip().endswith(b"[") and not _EVENTS_OPEN.search(header):
-        return {}, True
-    text = header + trailer if trailer else header + b"]}"
-    for candidate in (text, repaired(text)[0]):
-        try:
-            value = msgspec.json.decode(candidate)
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            continue
-        return (value if isinstance(value, dict) else {}), candidate is text
-    return _search(text), False
+    end = closing(trailer, 1 if is_list else 2)
+    extra = b"" if end is None else trailer[end:].strip(b" \t\r\n\0")
+    if is_list:
+        return Metadata({}, {}, sound=True, extra=extra)
+    document = header + (trailer[:end] if trailer else b"]}")
+    value = _decoded(document)
+    if value is not None:
+        return Metadata(value, {}, sound=True, extra=extra)
+    for text in (document, header + trailer):
+        mended, kinds = repaired(text)
+        if (value := _decoded(mended)) is not None:
+            return Metadata(value, kinds, sound=True, extra=extra if text is document else b"")
+    return Metadata(_search(header + trailer), {}, sound=False, extra=b"")
 
 
 def trace_header(metadata: Mapping[str, Any]) -> TraceHeader:
     """The fields the analysis uses; what has an unexpected type is left out."""
     info = metadata.get("distributedInfo")
     info = info if isinstance(info, dict) else {}
-    rank, world = info.get("rank"), info.get("world_size")
     config = info.get("pg_config")
-    base = metadata.get("baseTimeNanoseconds")
     host = metadata.get("host_name")
+    world = small(info.get("world_size"))
     versions = {key: str(metadata[key]) for key in _VERSION_KEYS if metadata.get(key) is not None}
     if info.get("nccl_version"):
         versions["nccl_version"] = str(info["nccl_version"])
     return TraceHeader(
-        rank=rank if isinstance(rank, int) and rank >= 0 else None,
-        world_size=world if isinstance(world, int) and world > 0 else None,
+        rank=_rank(info),
+        world_size=world if world is not None and world > 0 else None,
         backend=str(info["backend"]) if info.get("backend") else None,
-        host=host if isinstance(host, str) and host else None,
+        host=host.strip() or None if isinstance(host, str) else None,
         devices=_devices(metadata),
         groups=tuple(_group(entry) for entry in config if isinstance(entry, dict)) if isinstance(config, list) else (),
-        base_ns=base if isinstance(base, int) else 0,
+        base_ns=whole(metadata.get("baseTimeNanoseconds")) or 0,
         versions=versions,
         with_stack=bool(metadata.get("with_stack")),
     )
+
+
+def _rank(info: Mapping[str, Any]) -> int | None:
+    """``rank``; traces made on demand may only have ``ranks``, which names one when the process has one."""
+    rank = small(info.get("rank"))
+    if rank is None:
+        several = rank_list(info.get("ranks"))
+        rank = several[0] if several and len(several) == 1 else None
+    return rank if rank is not None and rank >= 0 else None
 
 
 def _devices(metadata: Mapping[str, Any]) -> tuple[str, ...]:
@@ -72,28 +101,40 @@ def _devices(metadata: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _group(entry: Mapping[str, Any]) -> ProcessGroup:
     ranks = rank_list(entry.get("ranks"))
-    size = entry.get("pg_size")
+    size = small(entry.get("pg_size"))
     return ProcessGroup(
         str(entry.get("pg_name", "")),
         None if entry.get("pg_desc") is None else str(entry["pg_desc"]),
         ranks,
-        size if isinstance(size, int) else len(ranks) if ranks else None,
+        size if size is not None else len(ranks) if ranks else None,
     )
 
 
+def _decoded(text: bytes) -> dict[str, Any] | None:
+    try:
+        value = msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
 def _search(text: bytes) -> dict[str, Any]:
+    """The values of the keys that matter, each from its first place where a whole value follows."""
     found: dict[str, Any] = {}
     for key in _SALVAGE_KEYS:
         match = re.search(rb'"' + key + rb'"\s*:\s*', text)
         if match is None:
             continue
-        for end in range(match.end() + 1, min(len(text), match.end() + (1 << 20))):
-            if text[end : end + 1] not in (b",", b"}", b"\n", b"]"):
-                continue
-            tail = end + 1 if text[end : end + 1] in (b"}", b"]") else end
-            try:
-                found[key.decode()] = msgspec.json.decode(text[match.end() : tail])
-            except (msgspec.DecodeError, UnicodeDecodeError):
-                continue
-            break
+        first = text[match.end() : match.end() + 1]
+        if first in (b"{", b"["):
+            end = closing(text[match.end() : match.end() + _SALVAGE_BYTES], 0)
+        else:
+            stop = re.search(rb"[,}\]\n]", text[match.end() : match.end() + _SALVAGE_BYTES])
+            end = stop.start() if stop else None
+        if end is None:
+            continue
+        try:
+            found[key.decode()] = msgspec.json.decode(repaired(text[match.end() : match.end() + end])[0])
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            continue
     return found

@@ -33,7 +33,10 @@ def place_uncategorised(decoder: Decoder) -> int:
         decoder.activities.add(
             np.array([row.start_ns for row in device], np.int64),
             np.array([row.dur_ns for row in device], np.int64),
-            [decoder.activity_row(row.name, _class(row.name), row.args or FullArgs(), 0, row.thread) for row in device],
+            [
+                decoder.rows.activity(row.name, _class(row.name), row.args or FullArgs(), 0, row.thread)
+                for row in device
+            ],
         )
     for chosen, columns in ((runtime, decoder.runtime), (python, decoder.operators)):
         if chosen:

@@ -7,38 +7,24 @@ from typing import TYPE_CHECKING, NamedTuple
 from diagnose.errors import SourceError
 from diagnose.ingest.kineto.chunks import TraceText
 from diagnose.ingest.kineto.decode import Decoder
-from diagnose.ingest.kineto.meta import parse_metadata, trace_header
+from diagnose.ingest.kineto.meta import Metadata, parse_metadata, says_no_device, trace_header
 from diagnose.ingest.kineto.neighbours import place_uncategorised
-from diagnose.ingest.kineto.sanity import sound_activities, sound_calls
-from diagnose.model import Issue
+from diagnose.ingest.kineto.sanity import reference, sound_activities, sound_calls
 from diagnose.store.rank_trace import RankTrace
 
 if TYPE_CHECKING:
     from diagnose.ingest.base import Source
-
-_EXPLAIN = {
-    "truncated": ("warning", "the file ends inside an event: read up to there"),
-    "compressed_stream_damaged": ("warning", "read up to the damage"),
-    "metadata_damaged": ("warning", "text around the events is no JSON; the keys that matter were searched for"),
-    "not_utf8": ("info", "bytes that are no UTF-8 were replaced"),
-    "bare_word": ("info", "bare inf, nan or N/A was read as null"),
-    "backslash": ("info", "unescaped backslashes were mended"),
-    "unescaped_quote": ("info", "unescaped quotes in a name were mended"),
-    "control_character": ("info", "control characters were replaced"),
-    "empty_value": ("info", "a missing value was read as null"),
-    "unreadable_event": ("warning", "text that is no event, even mended; whole events inside it were kept"),
-    "device_record_without_time": ("warning", "device records with time 0 are lost records; dropped"),
-    "host_event_without_time": ("info", "host events without time; dropped"),
-    "negative_duration": ("warning", "negative durations; device records dropped, host events set to zero"),
-    "time_out_of_range": ("warning", "device records more than a day from the others; dropped"),
-    "impossible_duration": ("warning", "device records that run over their successor on the stream; cut there"),
-}
+    from diagnose.model import Issue
 
 
 class DecodedTrace(NamedTuple):
-    """A trace and what was wrong with its file."""
+    """A trace and what was wrong with its file.
+
+    ``rank`` is what its communication records say of this rank, None when they do not or disagree.
+    """
 
     trace: RankTrace
+    rank: int | None
     issues: list[Issue]
     truncated: bool
     size_bytes: int
@@ -48,53 +34,96 @@ def read_trace(source: Source) -> DecodedTrace:
     """Decode a whole file in bounded chunks; memory grows with the kept columns only.
 
     Raises:
-        SourceError: there is no event list, or not one readable event.
+        SourceError: there is no event list, or not one event with a time.
     """
     stream = source.open()
-    text = TraceText(stream)
-    decoder = Decoder()
-    for chunk in text.chunks():
-        decoder.add(chunk)
-    stream.close()
+    try:
+        text = TraceText(stream)
+        decoder = _decode(text)
+    finally:
+        stream.close()
     if not text.found_events:
-        raise SourceError(f"{source.label}: no list of trace events in it; is it a profiler trace?")
-    if text.truncated_at is not None:
-        decoder.note("truncated", f"byte {text.truncated_at}", text.truncated_at)
-    if stream.damage:
-        decoder.note("compressed_stream_damaged", stream.damage, text.size_bytes)
-    cut = text.truncated_at is not None or stream.damage is not None
-    metadata, sound = parse_metadata(text.header, b"" if cut else text.trailer)
-    if not sound:
-        decoder.note("metadata_damaged", text.trailer[:160] or text.header[-160:], None)
+        why = (
+            f"it {stream.damage}"
+            if stream.damage
+            else "there is no list of trace events in it; is it a profiler trace?"
+        )
+        raise SourceError(f"{source.label}: {why}")
+    cut = decoder.rest is None and (text.truncated_at is not None or stream.damage is not None)
+    trailer = b"" if cut else decoder.rest if decoder.rest is not None else text.trailer
+    metadata = parse_metadata(text.header, trailer, is_list=text.is_list)
+    _note_document(decoder, text, metadata, stream.damage, cut=cut)
     trace = _assemble(decoder, metadata)
-    issues = [
-        Issue(
-            kind, _EXPLAIN[kind][0], damage.count, f"{_EXPLAIN[kind][1]}: {damage.example}", source.label, damage.offset
-        )  # type: ignore[arg-type]
-        for kind, damage in sorted(decoder.damage.items())
-    ]
-    return DecodedTrace(trace, issues, cut, text.size_bytes)
+    if not (trace.has_device_work or any(len(calls.start_ns) for calls in _host(trace))):
+        raise SourceError(f"{source.label}: {_nothing(decoder)}")
+    ranks = decoder.rows.ranks
+    return DecodedTrace(
+        trace, min(ranks) if len(ranks) == 1 else None, decoder.damage.issues(source.label), cut, text.size_bytes
+    )
 
 
-def _assemble(decoder: Decoder, metadata: dict[str, object]) -> RankTrace:
-    header = trace_header(metadata)
+def _decode(text: TraceText) -> Decoder:
+    decoder: Decoder | None = None
+    for chunk in text.chunks():
+        if decoder is None:
+            decoder = Decoder(is_list=text.is_list, shapes=says_no_device(text.header))
+        decoder.add(chunk)
+        if decoder.rest is not None:
+            return decoder
+    decoder = decoder or Decoder()
+    decoder.finish(text.tail)
+    return decoder
+
+
+def _note_document(decoder: Decoder, text: TraceText, metadata: Metadata, damage: str | None, *, cut: bool) -> None:
+    note = decoder.damage.note
+    if cut and text.truncated_at is not None:
+        note("truncated", f"byte {text.truncated_at}", text.truncated_at)
+    if damage and decoder.rest is None:
+        note("compressed_stream_damaged", damage, text.size_bytes)
+    for kind, count in metadata.kinds.items():
+        note(kind, "in the metadata around the events", None, count)
+    if not metadata.sound:
+        note("metadata_damaged", text.trailer[:160].strip() or text.header[-160:])
+    if metadata.extra or decoder.rest is not None:
+        note("extra_data", metadata.extra[:80])
+
+
+def _host(trace: RankTrace) -> tuple[object, ...]:
+    return trace.runtime, trace.operators, trace.annotations
+
+
+def _nothing(decoder: Decoder) -> str:
+    if not decoder.events:
+        return "the list of trace events is empty"
+    if "device_record_without_time" in decoder.damage or "time_out_of_range" in decoder.damage:
+        return f"none of its {decoder.events} events has a usable time"
+    return f"its {decoder.events} events are metadata and marks only, none tells what was done when"
+
+
+def _assemble(decoder: Decoder, metadata: Metadata) -> RankTrace:
+    header = trace_header(metadata.values)
     if decoder.uncategorised and not decoder.categories["kernel"]:
         place_uncategorised(decoder)
 
     def note(kind: str, example: str, count: int) -> None:
-        decoder.note(kind, example, None, count)
+        decoder.damage.note(kind, example, None, count)
 
     base = header.base_ns
     window = decoder.window
+    activities = decoder.activities.activities()
+    runtime, operators = decoder.runtime.calls(), decoder.operators.calls()
+    annotations, python_calls = decoder.annotations.calls(), decoder.python_calls.calls()
+    host = reference((operators, runtime, annotations, python_calls))
     return RankTrace(
         header=header,
         names=list(decoder.names),
-        activities=sound_activities(decoder.activities.activities(), base, note),
-        runtime=sound_calls(decoder.runtime.calls(), base, note),
-        operators=sound_calls(decoder.operators.calls(), base, note),
-        annotations=sound_calls(decoder.annotations.calls(), base, note),
-        python_calls=sound_calls(decoder.python_calls.calls(), base, note),
-        comm_args=decoder.comm_args,
+        activities=sound_activities(activities, base, host, note),
+        runtime=sound_calls(runtime, base, host, note),
+        operators=sound_calls(operators, base, host, note),
+        annotations=sound_calls(annotations, base, host, note),
+        python_calls=sound_calls(python_calls, base, host, note),
+        comm_args=decoder.rows.comm_args,
         thread_names=decoder.thread_names,
         window_ns=(window["Iteration Start"] + base, window["Record Window End"] + base) if len(window) == 2 else None,
         events=decoder.events,

@@ -11,7 +11,8 @@ from diagnose.ingest.kineto.layout import object_end
 
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _STRING_OR_WORD = re.compile(
-    rb'"(?:[^"\\]|\\.)*"|(?<![\w."])(-?(?:inf(?:inity)?|nan(?:\(\w*\))?|n/a|none|undefined))(?![\w"])', re.DOTALL | re.IGNORECASE
+    rb'"(?:[^"\\]|\\.)*"|(?<![\w."])(-?(?:inf(?:inity)?|nan(?:\(\w*\))?|n/a|none|undefined))(?![\w"])',
+    re.DOTALL | re.IGNORECASE,
 )
 _CONTROL = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 _BAD_ESCAPE = re.compile(rb'\\(?!["\\/bfnrt]|u[0-9a-fA-F]{4})')
@@ -30,7 +31,15 @@ _CLOSES = {
 }
 _NEXT_START = re.compile(rb'\{\s*"(?:ph|name|cat)"\s*:')
 _REPLACEMENT = "�".encode()
-_TYPES: dict[str, type | tuple[type, ...]] = {"ph": str, "cat": str, "ts": (int, float, str), "dur": (int, float, str), "pid": (int, float, str), "tid": (int, float, str), "args": dict}
+_TYPES: dict[str, type | tuple[type, ...]] = {
+    "ph": str,
+    "cat": str,
+    "ts": (int, float, str),
+    "dur": (int, float, str),
+    "pid": (int, float, str),
+    "tid": (int, float, str),
+    "args": dict,
+}
 
 
 def repaired(text: bytes) -> tuple[bytes, Counter[str]]:
@@ -73,7 +82,9 @@ def words_as_null(text: bytes) -> tuple[bytes, int]:
 def as_plain_json(text: bytes) -> bytes | None:
     """The one object in a text that is JSON but holds values no typed decoder takes, without these; else None."""
     try:
-        value = json.loads(text.decode("utf-8", "replace"), strict=False, parse_float=_finite, parse_constant=lambda _: None)
+        value = json.loads(
+            text.decode("utf-8", "replace"), strict=False, parse_float=_finite, parse_constant=lambda _: None
+        )
     except (ValueError, RecursionError):
         return None
     if not isinstance(value, dict):

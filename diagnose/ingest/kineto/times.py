@@ -29,7 +29,7 @@ class InexactTimeError(ValueError):
 
 
 def times_ns(values: Sequence[object]) -> NDArray[np.int64]:
-    """Nanoseconds; UNKNOWN where a value is absent or no number.
+    """Nanoseconds; UNKNOWN where a value is absent, no number or beyond what 64 bits hold.
 
     Raises:
         InexactTimeError: floats too large for a double to be exact.
@@ -41,14 +41,11 @@ def times_ns(values: Sequence[object]) -> NDArray[np.int64]:
     except (ValueError, OverflowError):
         column = np.array(values, dtype=object)
     if column.dtype.kind == "i":
-        return np.where(np.abs(column) < _MAX_US, column, UNKNOWN // 1000) * 1000 if column.size else column
-    if column.dtype.kind == "f":
-        if np.isnan(column).any():
-            return np.array([_one(value) for value in values], np.int64)
-        if np.abs(column).max() < EXACT_LIMIT_US:
-            whole = np.floor(column)  # exact, as is the difference: only it is rounded
-            return whole.astype(np.int64) * 1000 + np.rint((column - whole) * 1000).astype(np.int64)
-        raise InexactTimeError
+        inside = np.abs(column) < _MAX_US
+        return np.where(inside, np.where(inside, column, 0) * 1000, UNKNOWN)
+    if column.dtype.kind == "f" and np.abs(column).max() < EXACT_LIMIT_US:
+        whole = np.floor(column)  # exact, as is the difference: only it is rounded
+        return whole.astype(np.int64) * 1000 + np.rint((column - whole) * 1000).astype(np.int64)
     if any(isinstance(value, float) and abs(value) >= EXACT_LIMIT_US for value in values):
         raise InexactTimeError
     return np.array([_one(value) for value in values], np.int64)

@@ -37,6 +37,7 @@ _CONFIG = re.compile(r"Comm config (?P<name>\w+) set to (?P<value>\S+)")
 _BOOTSTRAP = re.compile(r"Bootstrap timings total ([\d.]+) \(.*?recv ([\d.]+)")
 _INIT = re.compile(r"Init timings.*?rank (\d+) nranks (\d+) total ([\d.]+) \((.*)\)")
 _TIMING = re.compile(r"(\w+) ([\d.]+)")
+_VERSION = re.compile(r"(NCCL|RCCL) version ?:? (\d\.\d{1,2}\.\d{1,2}(?:[+\-][\w.+\-]*)?)(?::\S*)?(?: .*)?")
 _RC = re.compile(r"[\w./\-]+\.(?:cc|cu|h|c|cpp):\d+ (?:\(\w+\) )?-> (\d{1,2})(?: .*)?")
 
 
@@ -158,9 +159,9 @@ def _network(context: Context, message: str) -> bool:
 
 
 def _version(context: Context, message: str) -> bool:
-    match = re.match(r"(NCCL|RCCL) version ?:? (\d+\.\d+[\w.+\-]*)", message)
+    match = _VERSION.fullmatch(message.strip())
     if match is None:
-        return False
+        return message.startswith(("NCCL git version", "NCCL EP version"))
     context.process.library, context.process.version = match[1].lower(), match[2]
     return True
 

@@ -255,7 +255,8 @@ def _exception(line: str) -> Told | None:
         return Told("cuda_oom", "cause", "python", fields)
     if "CUDA error" in text or kind == "AcceleratorError":
         return Told("cuda_error", "cause", "python", fields)
-    return Told("exception", "cause", "python", fields)
+    stopped = kind in {"KeyboardInterrupt", "SystemExit"}
+    return Told("exception", "fact" if stopped else "cause", "python", fields)
 
 
 def _fields(match: re.Match[str]) -> dict[str, str | int]:

@@ -51,7 +51,7 @@ SIGNATURES: tuple[Signature, ...] = (
     _signature("ib_memlock", "cause", "ibv_create_qp failed", r"Call to (?P<subject>\w+)"),
     _signature("ib_memlock", "cause", "ibv_reg_mr", r"Call to (?P<subject>\w+) failed"),
     _signature("ib_memlock", "cause", "ibv_alloc_pd failed", r"Call to (?P<subject>\w+)"),
-    _signature("ib_gid_changed", "fact", "GID table change", r"NET/IB ?: (?P<subject>[\w\-]+)(?::\d+)? Got"),
+    _signature("ib_gid_changed", "cause", "GID table change", r"NET/IB ?: (?P<subject>[\w\-]+)(?::\d+)? Got"),
     _signature(
         "ib_async",
         "cause",
@@ -96,8 +96,8 @@ SIGNATURES: tuple[Signature, ...] = (
     _signature("bootstrap_mismatch", "cause", "has already checked in", r"rank (?P<comm_rank>\d+) of"),
     _signature("bootstrap_mismatch", "cause", "Message truncated : received"),
     _signature("peer_closed", "echo", "Connection closed by remote peer", r"remote peer ?(?P<peer>[\w.:%\-]+)?"),
-    _signature("foreign_connection", "fact", "wrong magic"),
-    _signature("foreign_connection", "fact", "socketFinalizeAccept: wrong type"),
+    _signature("foreign_connection", "cause", "wrong magic"),
+    _signature("foreign_connection", "cause", "socketFinalizeAccept: wrong type"),
     _signature("socket_echo", "echo", "Socket recv failed while polling"),
     _signature("socket_echo", "echo", "Proxy Call to rank"),
     _signature("socket_echo", "echo", "Failed to execute operation"),
@@ -257,6 +257,8 @@ def recognise(message: str, *, warning: bool) -> Match | None:
         if found is None and signature.pattern is not None and signature.code in _NEEDS_PATTERN:
             continue
         if signature.role == "noise":
+            return None
+        if signature.code == "foreign_connection" and not warning:
             return None
         fields: dict[str, str | int | float] = {}
         for name, value in found.groupdict().items() if found else ():

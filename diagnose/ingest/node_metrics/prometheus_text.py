@@ -106,9 +106,11 @@ def split_lines(lines: pl.DataFrame) -> pl.DataFrame:
     Cutting at the first ``} `` is five times faster than the pattern; a label value that holds one leaves a rest with
     a brace, or a value that is no number, and goes to the pattern.
     """
-    cut = lines.select(
-        "line", pl.col("line").str.splitn("} ", 2).struct.rename_fields(["key", "rest"]).alias("parts")
-    ).unnest("parts")
+    cut = (
+        lines.with_row_index("row")
+        .select("row", "line", pl.col("line").str.splitn("} ", 2).struct.rename_fields(["key", "rest"]).alias("parts"))
+        .unnest("parts")
+    )
     cut = cut.with_columns(
         pl.col("rest").str.splitn(" ", 2).struct.rename_fields(["value", "stamp"]).alias("parts"),
     ).unnest("parts")
@@ -119,14 +121,16 @@ def split_lines(lines: pl.DataFrame) -> pl.DataFrame:
         & (pl.col("time").is_not_null() | pl.col("stamp").is_null())
         & ~pl.col("rest").str.contains("}", literal=True)
     ).fill_null(value=False)
-    fast = cut.filter(usual).select(pl.col("key") + "}", pl.col("number").alias("value"), pl.col("time").alias("stamp"))
+    fast = cut.filter(usual).select(
+        "row", pl.col("key") + "}", pl.col("number").alias("value"), pl.col("time").alias("stamp")
+    )
     slow = cut.filter(~usual).select(
-        pl.col("line").str.extract_groups(LINE).struct.rename_fields(["key", "value", "stamp"]).alias("parts")
+        "row", pl.col("line").str.extract_groups(LINE).struct.rename_fields(["key", "value", "stamp"]).alias("parts")
     )
     if slow.is_empty():
         return fast
     matched = slow.unnest("parts").with_columns(pl.col("value", "stamp").cast(pl.Float64, strict=False))
-    return pl.concat([fast, matched])
+    return pl.concat([fast, matched]).sort("row")
 
 
 def series_frame(meanings: list[tuple[str, Series | None]]) -> pl.DataFrame:

@@ -32,7 +32,7 @@ def transports(tables: Tables) -> dict[str, Any]:
         "nodes": {"multi_node": size.multi_node, "why": size.why, "hosts": len(size.hosts), "nranks": size.nranks},
         "versions": sorted({str(text) for text in records.processes["version"] if text is not None}),
         "interfaces": _interfaces(records),
-        "per_host": [_host(records, host) for host in size.hosts],
+        "per_host": _hosts(records, size.hosts),
     }
 
 
@@ -46,24 +46,40 @@ def _interfaces(records: Records) -> dict[str, list[str]]:
     return result
 
 
-def _host(records: Records, host: str) -> dict[str, Any]:
-    links = list(records.links.filter(records.links["host"] == host).iter_rows(named=True))
+def _hosts(records: Records, hosts: tuple[str, ...]) -> list[dict[str, Any]]:
+    links: dict[str, list[dict[str, Any]]] = {}
+    for row in records.links.iter_rows(named=True):
+        links.setdefault(row["host"], []).append(row)
+    rates: dict[str, dict[str, float]] = {}
+    for row in records.nets.iter_rows(named=True):
+        if row["bytes_per_s"] is not None:
+            rates.setdefault(row["host"], {})[row["name"]] = row["bytes_per_s"]
+    counts = dict(records.processes.group_by("host").len().iter_rows())
+    used, lists, nets = nics_used(records), nic_lists(records), networks(records)
+    return [
+        {
+            "host": host,
+            "processes": counts.get(host, 0),
+            "network": ", ".join(sorted(nets.get(host, set()))) or None,
+            **_connections(links.get(host, [])),
+            "nics": [
+                {
+                    "index": index,
+                    "name": row["name"],
+                    "used": index in used.get(host, set()),
+                    "bytes_per_s": rates.get(host, {}).get(row["name"]),
+                }
+                for index, row in sorted(lists.get(host, {}).items())
+            ],
+        }
+        for host in hosts
+    ]
+
+
+def _connections(links: list[dict[str, Any]]) -> dict[str, Any]:
     kinds: dict[str, int] = {}
     for row in links:
         kinds[row["kind"]] = kinds.get(row["kind"], 0) + row["lines"]
-    nics = nic_lists(records).get(host, {})
-    used = nics_used(records).get(host, set())
-    nets = records.nets.filter(records.nets["host"] == host)
-    rates = {row["name"]: row["bytes_per_s"] for row in nets.iter_rows(named=True) if row["bytes_per_s"] is not None}
     gdr = {row["gdr"] for row in links if row["gdr"] is not None}
-    return {
-        "host": host,
-        "processes": records.processes.filter(records.processes["host"] == host).height,
-        "network": ", ".join(sorted(networks(records).get(host, set()))) or None,
-        "by_kind": dict(sorted(kinds.items())),
-        "gdr": "unknown" if not gdr else "some" if len(gdr) > 1 else "all" if True in gdr else "none",
-        "nics": [
-            {"index": index, "name": row["name"], "used": index in used, "bytes_per_s": rates.get(row["name"])}
-            for index, row in sorted(nics.items())
-        ],
-    }
+    state = "unknown" if not gdr else "some" if len(gdr) > 1 else "all" if True in gdr else "none"
+    return {"by_kind": dict(sorted(kinds.items())), "gdr": state}

@@ -11,9 +11,9 @@ METRIC_SAMPLE = Table(
     columns("""
     metric  | VARCHAR | -  | Canonical name (docs/node_metrics.md), or the producer's own name where there is none.
     unit    | VARCHAR | -  | Unit of value: SI, ratio 0 to 1, or raw when the producer's unit is unknown.
-    kind    | VARCHAR | -  | counter (grows or resets), window (count of the last interval, to be summed), gauge or event.
+    kind    | VARCHAR | -  | counter (grows or resets), window (count of the last interval), gauge or event.
     host    | VARCHAR | -  | Host as labels, content or options name it, shortened; null when nothing tells it.
-    entity  | VARCHAR | -  | node, gpu:<uuid>, nic:<device>/<port>, disk:<device>, mount:<path>, ...; parts follow a slash.
+    entity  | VARCHAR | -  | node, gpu:<uuid>, nic:<device>/<port>, disk:<device>, ...; parts follow a slash.
     t_ns    | BIGINT  | ns | Time of the sample, unix time; null when the file has none.
     value   | DOUBLE  | -  | Value in unit; null when the producer said it does not know.
     quality | VARCHAR | -  | ok, null, saturated (at all-ones: at least this), snapshot (a counter without time).

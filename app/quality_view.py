@@ -1,0 +1,53 @@
+"""The Data quality page's data: rows of the report as frames."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from diagnose.report.document import Document
+    from diagnose.store.table import Table
+
+_STATES = ("failed", "partial", "skipped", "ok")
+
+
+def issues(document: Document) -> pl.DataFrame:
+    """Problems, errors first."""
+    order = {"error": 0, "warning": 1, "info": 2}
+    return _frame(sorted(document.data_quality.issues, key=lambda row: (order.get(row.severity, 3), -row.count)))
+
+
+def states(document: Document) -> list[str]:
+    """Statuses that occur, worst first."""
+    found = {row.status for row in document.data_quality.sources}
+    return [name for name in _STATES if name in found]
+
+
+def sources(document: Document, chosen: Sequence[str]) -> pl.DataFrame:
+    """Files of these statuses, worst first."""
+    rows = [row for row in document.data_quality.sources if row.status in chosen]
+    frame = _frame(sorted(rows, key=lambda row: (_STATES.index(row.status), row.path)))
+    return frame if frame.is_empty() else frame.select("path", "status", "problem", "kind", "rank", "host", "rows", "bytes")
+
+
+def clocks(document: Document) -> pl.DataFrame:
+    """Clocks of the hosts."""
+    return _frame(document.clocks)
+
+
+def not_checked(document: Document) -> pl.DataFrame:
+    """Open questions."""
+    return _frame(document.not_checked)
+
+
+def columns(table: Table) -> pl.DataFrame:
+    """Columns of a table with unit and meaning."""
+    return pl.DataFrame([column._asdict() for column in table.columns])
+
+
+def _frame(rows: Iterable[Any]) -> pl.DataFrame:
+    return pl.DataFrame([{name: getattr(row, name) for name in row.__struct_fields__} for row in rows], infer_schema_length=None)

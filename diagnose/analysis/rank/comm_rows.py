@@ -1,0 +1,102 @@
+"""Communication of one rank as rows of the table ``comm_call``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from diagnose.analysis.intervals import Merged, covered_ns, gaps
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from diagnose.analysis.rank.comm_calls import Described
+    from diagnose.store.rank_trace import CommArgs
+
+_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
+    "exposed_from_ns": pl.List(pl.Int64), "exposed_to_ns": pl.List(pl.Int64), "group_name": pl.String, "group_desc": pl.String,
+    "group_ranks": pl.List(pl.Int32), "group_size": pl.Int32, "seq": pl.Int64, "is_p2p": pl.Boolean, "peer": pl.Int32,
+    "dtype": pl.String, "in_elems": pl.Int64, "out_elems": pl.Int64, "in_split": pl.String, "out_split": pl.String,
+    "msg_bytes": pl.Int64, "collective": pl.String, "name": pl.String,
+}  # fmt: skip
+
+
+class CommSpans(NamedTuple):
+    """Where the calls are, one value each; ``issue_ns`` is the start of the call that issued it."""
+
+    names: list[str]
+    start_ns: NDArray[np.int64]
+    end_ns: NDArray[np.int64]
+    stream: NDArray[np.int64]
+    issue_ns: NDArray[np.int64]
+    step: pl.Series
+
+
+def comm_frame(
+    spans: CommSpans, compute: Merged, args: Sequence[CommArgs], described: Sequence[Described]
+) -> pl.DataFrame:
+    """One row a call, numbered in the order of starts; exposed is what no compute of this rank hides."""
+    start, end = spans.start_ns, spans.end_ns
+    exposed = (end - start) - covered_ns(compute, start, end)
+    lows, highs = _exposed_stretches(start, end, exposed, compute)
+    frame = pl.DataFrame(
+        {
+            "step": spans.step, "stream": spans.stream, "start_ns": start, "dur_ns": end - start, "issue_ns": spans.issue_ns,
+            "exposed_ns": exposed, "exposed_from_ns": lows, "exposed_to_ns": highs,
+            "collective": [item.kind for item in described],
+            "group_name": [item.group_name for item in args], "group_desc": [item.group_desc for item in args],
+            "group_ranks": [None if item.group_ranks is None else list(item.group_ranks) for item in args],
+            "group_size": [item.group_size for item in args], "seq": [item.seq for item in args],
+            "is_p2p": [item.is_p2p for item in described], "peer": [item.peer for item in described],
+            "dtype": [item.dtype for item in described], "in_elems": [item.in_elems for item in described],
+            "out_elems": [item.out_elems for item in described], "in_split": [item.in_split for item in args],
+            "out_split": [item.out_split for item in args], "msg_bytes": [item.msg_bytes for item in described],
+            "name": spans.names,
+        },
+        schema_overrides=_SCHEMA,
+    )  # fmt: skip
+    order = np.lexsort((end, start))
+    return frame[order].with_row_index("call").with_columns(pl.col("call").cast(pl.Int64))
+
+
+def tokens(described: Sequence[Described]) -> NDArray[np.int64]:
+    """Calls as codes: equal for the same kind, type and size."""
+    codes: dict[tuple[object, ...], int] = {}
+    return np.array(
+        [codes.setdefault((item.kind, item.dtype, item.msg_bytes), len(codes)) for item in described], np.int64
+    )
+
+
+def step_numbers(group: NDArray[np.int64], number: NDArray[np.int64]) -> pl.Series:
+    """Step number of each row, null outside any step."""
+    if not len(group):
+        return pl.Series([], dtype=pl.Int64)
+    values = number[np.maximum(group, 0)] if len(number) else np.zeros(len(group), np.int64)
+    return pl.Series(values, dtype=pl.Int64).set(pl.Series(group < 0), None)
+
+
+def _exposed_stretches(
+    start: NDArray[np.int64], end: NDArray[np.int64], exposed: NDArray[np.int64], compute: Merged
+) -> tuple[list[list[int]], list[list[int]]]:
+    """Exposed stretches of each call relative to its start; whole and hidden calls need no search."""
+    lows: list[list[int]] = []
+    highs: list[list[int]] = []
+    length = end - start
+    for row in range(len(start)):
+        if exposed[row] == length[row]:
+            lows.append([0])
+            highs.append([int(length[row])])
+        elif exposed[row] <= 0:
+            lows.append([])
+            highs.append([])
+        else:
+            low = max(int(np.searchsorted(compute.end_ns, start[row])) - 1, 0)
+            high = int(np.searchsorted(compute.start_ns, end[row])) + 1
+            free = gaps(Merged(compute.start_ns[low:high], compute.end_ns[low:high]), int(start[row]), int(end[row]))
+            lows.append((free.start_ns - start[row]).tolist())
+            highs.append((free.end_ns - start[row]).tolist())
+    return lows, highs

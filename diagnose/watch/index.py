@@ -1,0 +1,95 @@
+"""The page that lists every job with its trend, and every run with its verdict: one static file, links beside it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from jinja2 import Environment, PackageLoader, PrefixLoader, StrictUndefined
+
+from diagnose import __version__
+from diagnose.report.view import clean, shorten
+from diagnose.units import format_ns
+from diagnose.watch.attempts import Attempts
+from diagnose.watch.places import Places, write_whole
+from diagnose.watch.record import Record, current, write_history
+from diagnose.watch.trend import trend
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from diagnose.watch.record import Records
+
+ROWS = 50
+WORDS = {
+    "first": "first run",
+    "regression": "slower",
+    "improvement": "faster",
+    "equivalent": "no change",
+    "inconclusive": "no change shown",
+    "not comparable": "other work",
+}
+
+
+def refresh(places: Places, records: Records) -> None:
+    """Write history and page until nobody published meanwhile: of two watchers the later listing stays."""
+    known = None
+    while (listing := [record.key for record in records.all()]) != known:
+        known = listing
+        write_index(records.all(), places)
+
+
+def up_to_date(places: Places, records: Records) -> bool:
+    """Whether the written history holds every run that is there and knows which folders are kept."""
+    import polars as pl
+
+    if not places.index.is_file():
+        return False
+    try:
+        written = pl.read_parquet(places.history, columns=["key", "kept"])
+    except (OSError, pl.exceptions.PolarsError):
+        return False
+    wanted = [(record.key, (places.out / record.folder).is_dir()) for record in records.all()]
+    return list(written.iter_rows()) == wanted and f'data-failed="{len(list(places.failed.glob("*.json")))}"' in places.index.read_text(encoding="utf-8")
+
+
+def write_index(records: Sequence[Record], places: Places) -> None:
+    """History first: the page never shows a run that the table lacks."""
+    write_history(records, places)
+    write_whole(places.index, page(records, places).encode())
+
+
+def page(records: Sequence[Record], places: Places) -> str:
+    """The page's HTML; the same records and folders give the same bytes."""
+    environment = Environment(
+        loader=PrefixLoader({"watch": PackageLoader("diagnose.watch"), "report": PackageLoader("diagnose.report")}), autoescape=True,
+        undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
+    environment.filters |= {"clean": clean, "ns": format_ns}
+    newest = current(records)
+    jobs = sorted({record.job for record in newest})
+    return environment.get_template("watch/index.html.j2").render(
+        version=__version__, jobs=[_job(job, [record for record in newest if record.job == job], places) for job in jobs],
+        failed=_failed(places), words=WORDS, replaced=len(records) - len(newest), total=len(newest),
+    )  # fmt: skip
+
+
+def _job(job: str, records: Sequence[Record], places: Places) -> dict[str, Any]:
+    last = records[-1]
+    rows = []
+    for record in reversed(records[-ROWS:]):
+        there = (places.out / record.folder / "report.html").is_file()
+        compared = (places.out / record.folder / "compare.html").is_file()
+        counts = {level: sum(note.severity == level for note in record.findings) for level in ("critical", "warning")}
+        rows.append({"record": record, "there": there, "compared": compared, "since": shorten(record.since, 300), **counts})
+    return {"name": job, "last": last, "rows": rows, "left": max(0, len(records) - ROWS), "trend": trend(records, f"Step time of {job} over its runs")}
+
+
+def _failed(places: Places) -> list[Attempts]:
+    found = []
+    for path in sorted(places.failed.glob("*.json")):
+        try:
+            found.append(msgspec.json.decode(path.read_bytes(), type=Attempts))
+        except (OSError, msgspec.DecodeError):
+            continue
+    return found
