@@ -15,6 +15,7 @@ from diagnose.analysis.scaling.one_run import estimate
 from diagnose.analysis.scaling.stores import read_stores
 from diagnose.analysis.scaling.table import build_curve
 from diagnose.errors import DiagnoseError
+from diagnose.findings.evaluate import evaluate
 from diagnose.findings.scaling import scaling_findings
 from diagnose.report.compare_document import document as compare_document
 from diagnose.report.compare_render import render
@@ -72,8 +73,8 @@ def _compare(base: Key, new: Key) -> Compared:
     reasons = refusals(facts[:1], facts[1:])
     if reasons:
         return Compared(None, tuple(reasons))
-    findings = [data.report_of(path, mark).findings for _, path, mark in (base, new)]
-    return Compared(compare_document(compare_runs(facts[:1], facts[1:]), data.rules(), before=findings[:1], after=findings[1:]), ())  # type: ignore[arg-type]
+    findings = [evaluate(data.reader(path, mark), data.config(), data.rules()).findings for _, path, mark in (base, new)]
+    return Compared(compare_document(compare_runs(facts[:1], facts[1:]), data.rules(), before=findings[:1], after=findings[1:]), ())
 
 
 @st.cache_resource(max_entries=8, show_spinner=False)

@@ -39,11 +39,13 @@ def roles(listed: pl.DataFrame) -> list[int]:
     return sorted(listed.get_column("role").drop_nulls().unique().to_list())
 
 
-def rank_label(listed: pl.DataFrame, rank: int) -> str:
-    """``rank 3 on gpu-r01n01``."""
-    host = listed.filter(pl.col("rank") == rank).get_column("host").to_list()
-    name = f"rank {rank}" if rank >= 0 else "rank not named"
-    return f"{name} on {host[0]}" if host and host[0] else name
+def rank_labels(listed: pl.DataFrame) -> dict[int, str]:
+    """``rank 3 on gpu-r01n01`` of every rank."""
+    names = {}
+    for rank, host in listed.select("rank", "host").iter_rows():
+        name = f"rank {rank}" if rank >= 0 else "rank not named"
+        names[rank] = f"{name} on {host}" if host else name
+    return names
 
 
 def rank_facts(row: pl.DataFrame) -> str:

@@ -39,8 +39,9 @@ else:
     st.caption(plain(f"{heat_view.CAPTIONS[measure]} {shown.note} Click a cell to look at its {'host' if grouped else 'rank'}."))
 
 st.subheader("One rank beside its peers", anchor=False)
-ranks = listed.get_column("rank").to_list()
-rank = state.pick("Rank", ranks, param=state.RANK, default=heat_view.suspect(document, ranks), format_func=lambda item: heat_view.rank_label(listed, item))
+labels = heat_view.rank_labels(listed)
+ranks = list(labels)
+rank = state.pick("Rank", ranks, param=state.RANK, default=heat_view.suspect(document, ranks), format_func=labels.__getitem__)
 if rank is None:
     st.stop()
 row = listed.filter(pl.col("rank") == rank)

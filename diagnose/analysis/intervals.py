@@ -114,9 +114,9 @@ COMPUTE, COMM, MEMCPY = 0, 1, 2
 
 
 def split(start_ns: Ints, end_ns: Ints, klass: NDArray[np.int8], group: Ints, groups: int) -> Split:
-    """Unions per group of the classes compute (0), communication (1), copies (2).
+    r"""Unions per group of the classes compute (0), communication (1), copies (2).
 
-    exposed_comm = |M \\ C|, overlapped_comm = |M n C|, exposed_memcpy = |Y \\ (C u M)|; groups do not see each other.
+    exposed_comm = |M \ C|, overlapped_comm = |M n C|, exposed_memcpy = |Y \ (C u M)|; groups do not see each other.
     """
     count = len(start_ns)
     times = np.concatenate((start_ns, end_ns))

@@ -31,17 +31,24 @@ def label_steps(steps: pl.DataFrame, breakdown: pl.DataFrame, ranks: pl.DataFram
     edge = (pl.col("host_start_ns") == pl.col("_first")) | (pl.col("host_start_ns") == pl.col("_last"))
     short = (pl.col("_count") > 2) & (pl.col("_host") < _CUT_RATIO * pl.col("_host_median"))
     cut = edge & short & pl.col("label").is_in(("normal", "no_device_work"))
-    label = pl.when(pl.col("rank").is_in(list(lost))).then(pl.lit("lost_capture")).when(cut).then(pl.lit("cut"))
-    label = label.otherwise(pl.col("label"))
+    label = (
+        pl.when(pl.col("rank").is_in(list(lost)))
+        .then(pl.lit("lost_capture"))
+        .when(cut)
+        .then(pl.lit("cut"))
+        .otherwise(pl.col("label"))
+    )
     why = (
-        pl.when(pl.col("rank").is_in(list(lost))).then(pl.col("rank").replace_strict(lost, default=None, return_dtype=pl.String))
-        .when(cut).then(pl.lit("the profiler's window cut this step"))
+        pl.when(pl.col("rank").is_in(list(lost)))
+        .then(pl.col("rank").replace_strict(lost, default=None, return_dtype=pl.String))
+        .when(cut)
+        .then(pl.lit("the profiler's window cut this step"))
         .otherwise(pl.col("why"))
-    )  # fmt: skip
+    )
     frame = frame.with_columns(label.alias("label"), why.alias("why"))
     slow = _slow_on_all(frame)
     checkpoint = _checkpoint_like(slow, breakdown)
-    labels = {step: ("warm_up", "leads the run and is slow on all ranks") for step in _leading(slow)}
+    labels = dict.fromkeys(_leading(slow), ("warm_up", "leads the run and is slow on all ranks"))
     labels |= {
         step: ("checkpoint", "slow on all ranks, spent in copies or outside the training loop")
         for step in checkpoint

@@ -77,7 +77,7 @@ def _ranks(comparison: Comparison, rule: Rule) -> Iterator[Finding]:
 
 
 def _rank_evidence(item: RankItem) -> Evidence:
-    text = f"own work of rank {item.rank} above the median rank's: {format_ns(item.base_ns)} before, {format_ns(item.new_ns)} now"
+    text = f"own work of rank {item.rank} above the reference rank's: {format_ns(item.base_ns)} before, {format_ns(item.new_ns)} now"
     return Evidence(text, round(item.change_ns or 0), "ns", "breakdown")
 
 

@@ -60,7 +60,8 @@ def _expand(path: str) -> Iterator[Source]:
 
 def _walk(root: str) -> Iterator[Source]:
     """Files below a folder; links to folders are followed, each folder once. One that cannot be read is a source too,
-    so that the report says so."""
+    so that the report says so.
+    """
     seen: set[tuple[int, int]] = set()
     unreadable: list[str] = []
     for folder, folders, files in os.walk(
@@ -73,7 +74,7 @@ def _walk(root: str) -> Iterator[Source]:
         seen.add((status.st_dev, status.st_ino))
         folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in _SKIPPED_NAMES)
         for name in sorted(files):
-            if name.startswith(".") or name.endswith(_SKIPPED_SUFFIXES):
+            if not _is_wanted(name):
                 continue
             path = os.path.join(folder, name)  # noqa: PTH118 - thousands of them
             try:
@@ -114,14 +115,15 @@ def _members(path: str, size_bytes: int) -> Iterator[Source]:
     if not (is_zip or is_tar):
         yield Source(path=path, size_bytes=size_bytes)
         return
-    entries: list[tuple[str, int]] = []
-    for entry in _zip_entries(path) if is_zip else _tar_entries(path):
-        if not entry[0].endswith(_SKIPPED_SUFFIXES) and not entry[0].rpartition("/")[2].startswith("."):
-            entries.append(entry)
+    entries = [entry for entry in (_zip_entries(path) if is_zip else _tar_entries(path)) if _is_wanted(entry[0])]
     if not entries:
         yield Source(path=path, size_bytes=size_bytes)
     for name, size in entries:
         yield Source(path=path, size_bytes=size, member=name)
+
+
+def _is_wanted(name: str) -> bool:
+    return not name.endswith(_SKIPPED_SUFFIXES) and not name.rpartition("/")[2].startswith(".")
 
 
 def _zip_entries(path: str) -> list[tuple[str, int]]:

@@ -11,7 +11,7 @@ import zipfile
 import zlib
 from contextlib import ExitStack
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Protocol
+from typing import IO, TYPE_CHECKING, Any, Protocol
 
 import zstandard
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from diagnose.ingest.base import Source
 
+isal_zlib: Any
 try:
     from isal import isal_zlib
 except ImportError:  # a processor without it: zlib is slower and right
@@ -32,10 +33,12 @@ _READ_BYTES = 131_072
 _GZIP = b"\x1f\x8b"
 _ZSTD = b"\x28\xb5\x2f\xfd"
 _GZIP_WINDOW = 31
+_GZIP_DAMAGE: tuple[type[Exception], ...] = (zlib.error, isal_zlib.error) if isal_zlib else (zlib.error,)
 _DAMAGE: tuple[type[Exception], ...] = (
-    OSError, EOFError, zlib.error, zstandard.ZstdError, tarfile.TarError, zipfile.BadZipFile,
-    *((isal_zlib.error,) if isal_zlib else ()),
+    *_GZIP_DAMAGE, OSError, EOFError, zstandard.ZstdError, tarfile.TarError, zipfile.BadZipFile,
 )  # fmt: skip
+_REFUSED: tuple[type[Exception], ...] = (*_DAMAGE, KeyError, ImportError, ValueError, RuntimeError)
+"""An encrypted archive is a RuntimeError."""
 
 
 class _Decompressor(Protocol):
@@ -115,7 +118,7 @@ class ByteStream(io.RawIOBase):
             for block in self._inflate(first, _GZIP, _gzip_decompressor):
                 length += len(block)
                 yield block
-        except (zlib.error, *((isal_zlib.error,) if isal_zlib else ())) as error:
+        except _GZIP_DAMAGE as error:
             self.damage = f"holds damaged compressed data: {error}"
             if self._reopen is not None:
                 with self._reopen() as handle:
@@ -190,7 +193,7 @@ def open_source(source: Source) -> ByteStream:
 
     try:
         return ByteStream(reopen(), reopen=reopen)
-    except (*_DAMAGE, KeyError, ImportError, ValueError, RuntimeError) as error:  # RuntimeError: an encrypted archive
+    except _REFUSED as error:
         raise SourceError(f"cannot open {source.label}: {error}") from error
 
 

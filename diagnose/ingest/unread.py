@@ -1,4 +1,4 @@
-"""Files that lie next to traces and are none: recognised by content, so that the report can say why they were skipped."""
+"""Files that lie next to traces and are none: recognised by content, so that the report says why they were skipped."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def recognise(head: bytes) -> Unread:
         return Unread(
             "sqlite", "an SQLite file (Nsight Systems exports look like this); export a PyTorch profiler trace instead"
         )
-    if b"XPlane" in head[:65536] or b"/host:CPU" in head[:65536] and not _JSON_START.match(text):
+    if not _JSON_START.match(text) and (b"XPlane" in head or b"/host:CPU" in head):
         return Unread("jax-xplane", "a JAX/XLA profile (XPlane); only PyTorch profiler traces are read")
     if head.startswith((b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")):
         return Unread(

@@ -14,6 +14,7 @@ from diagnose import __version__
 from diagnose.errors import SourceError
 from diagnose.ingest.base import ReadOptions
 from diagnose.ingest.discover import discover
+from diagnose.ingest.identity import check_rank_pattern
 from diagnose.model import Issue
 from diagnose.pipeline.cross import analyse_across
 from diagnose.pipeline.engine import Engine, LocalEngine, Progress
@@ -79,6 +80,7 @@ def read_sources(
     progress: Progress | None = None,
 ) -> list[SourceResult]:
     """Map every source below the paths; shards lie in ``scratch``."""
+    check_rank_pattern(options.rank_from)
     sources = discover(paths)
     read = ReadOptions(timezone=options.timezone, keep=options.keep)
     tasks = [
@@ -95,7 +97,8 @@ def read_sources(
 
 def run_name(paths: Sequence[str]) -> str:
     """A name for the run from its first path: the folder's, or the file's without its suffixes."""
-    first = paths[0].rstrip("/").split("/")[-1] or "run"
+    parts = paths[0].rstrip("/").split("/")
+    first = next((part for part in reversed(parts) if part and not set(part) & set("*?")), "run")
     name = first if Path(paths[0]).is_dir() else first.split(".")[0]
     return name if name not in ("", ".", "..") else Path(paths[0]).resolve().name or "run"
 
@@ -105,8 +108,12 @@ def _nothing_readable(paths: Sequence[str], results: Sequence[SourceResult]) -> 
         return f"no files in {', '.join(paths)}"
     kinds = Counter(result.kind for result in results).most_common(4)
     listed = ", ".join(f"{count} x {kind}" for kind, count in kinds)
-    worst = next((result for result in results if result.status == "failed"), results[0])
-    return f"nothing readable in {', '.join(paths)} ({listed}); for example {worst.path}: {worst.problem}. `diagnose inspect` lists them all"
+    told = next((result for result in results if result.status == "failed"), None)
+    told = told or next((result for result in results if result.kind not in ("json", "unknown")), results[0])
+    return (
+        f"nothing readable in {', '.join(paths)} ({listed}); for example {told.path}: {told.problem}. "
+        "`diagnose inspect` lists them all"
+    )
 
 
 def _write_sources(writer: StoreWriter, identified: Identified) -> None:
@@ -118,15 +125,36 @@ def _write_sources(writer: StoreWriter, identified: Identified) -> None:
         rank = member.rank if member is not None and member.rank >= 0 else identity.rank
         rows.append(
             {
-                "path": result.path, "kind": result.kind, "bytes": result.size_bytes, "rank": rank, "rank_from": identity.rank_from,
-                "host": member.host if member else identity.host, "host_from": identity.host_from, "start_ns": identity.start_ns,
-                "end_ns": identity.end_ns, "rows": result.rows, "status": result.status, "problem": result.problem, "read_ns": result.read_ns,
+                "path": result.path,
+                "kind": result.kind,
+                "bytes": result.size_bytes,
+                "rank": rank,
+                "rank_from": identity.rank_from,
+                "host": member.host if member else identity.host,
+                "host_from": identity.host_from,
+                "start_ns": identity.start_ns,
+                "end_ns": identity.end_ns,
+                "rows": result.rows,
+                "status": result.status,
+                "problem": result.problem,
+                "read_ns": result.read_ns,
             }
-        )  # fmt: skip
+        )
     schema = {
-        "path": pl.String, "kind": pl.String, "bytes": pl.Int64, "rank": pl.Int32, "rank_from": pl.String, "host": pl.String, "host_from": pl.String,
-        "start_ns": pl.Int64, "end_ns": pl.Int64, "rows": pl.Int64, "status": pl.String, "problem": pl.String, "read_ns": pl.Int64,
-    }  # fmt: skip
+        "path": pl.String,
+        "kind": pl.String,
+        "bytes": pl.Int64,
+        "rank": pl.Int32,
+        "rank_from": pl.String,
+        "host": pl.String,
+        "host_from": pl.String,
+        "start_ns": pl.Int64,
+        "end_ns": pl.Int64,
+        "rows": pl.Int64,
+        "status": pl.String,
+        "problem": pl.String,
+        "read_ns": pl.Int64,
+    }
     writer.insert("source", pl.DataFrame(rows, schema=schema))
     issues: list[Issue] = [*identified.issues, *(issue for result in identified.results for issue in result.issues)]
     writer.insert(
@@ -180,17 +208,34 @@ def _write_traces(writer: StoreWriter, members: Sequence[Member]) -> None:
         )
         rows.append(
             {
-                "rank": member.rank, "local_rank": local, "host": member.host, "device": trace.device, "device_name": name,
-                "trace": member.result.path, "role": None, "start_ns": identity.start_ns, "end_ns": identity.end_ns,
-                "has_device_work": trace.has_device_work, "lost_capture": trace.lost_capture,
+                "rank": member.rank,
+                "local_rank": local,
+                "host": member.host,
+                "device": trace.device,
+                "device_name": name,
+                "trace": member.result.path,
+                "role": None,
+                "start_ns": identity.start_ns,
+                "end_ns": identity.end_ns,
+                "has_device_work": trace.has_device_work,
+                "lost_capture": trace.lost_capture,
             }
-        )  # fmt: skip
+        )
     schema = {
-        "rank": pl.Int32, "local_rank": pl.Int32, "host": pl.String, "device": pl.Int32, "device_name": pl.String, "trace": pl.String,
-        "role": pl.Int32, "start_ns": pl.Int64, "end_ns": pl.Int64, "has_device_work": pl.Boolean, "lost_capture": pl.String,
-    }  # fmt: skip
+        "rank": pl.Int32,
+        "local_rank": pl.Int32,
+        "host": pl.String,
+        "device": pl.Int32,
+        "device_name": pl.String,
+        "trace": pl.String,
+        "role": pl.Int32,
+        "start_ns": pl.Int64,
+        "end_ns": pl.Int64,
+        "has_device_work": pl.Boolean,
+        "lost_capture": pl.String,
+    }
     writer.insert("rank", pl.DataFrame(rows, schema=schema))
-    hosts = {member.host: [] for member in members if member.host}
+    hosts: dict[str, list[int]] = {member.host: [] for member in members if member.host}
     for member in members:
         if member.host and member.rank >= 0:
             hosts[member.host].append(member.rank)
@@ -225,20 +270,41 @@ def _write_run(writer: StoreWriter, identified: Identified, config: Config, name
     ]
     sources = Counter(trace.step_source for trace in traces)
     ranks = [member.rank for member in identified.members if member.rank >= 0]
-    world = max(worlds) if worlds else max(ranks) + 1 if ranks else 1 if len(traces) == 1 else None
+    if not worlds and len(ranks) > 1:
+        worlds = [max(ranks) + 1]
+    elif (
+        not worlds
+        and len(traces) == 1
+        and not any("comm_call" in member.result.shards for member in identified.members)
+    ):
+        worlds = [1]
+    world = max(worlds, default=None)
     frame = pl.DataFrame(
         {
-            "name": [name], "tool_version": [__version__], "schema_version": [SCHEMA_VERSION], "world_size": [world],
+            "name": [name],
+            "tool_version": [__version__],
+            "schema_version": [SCHEMA_VERSION],
+            "world_size": [world],
             "backend": [next((trace.backend for trace in traces if trace.backend), None)],
             "device_names": [sorted({device for trace in traces for device in trace.devices if device})],
-            "parallelism": [None], "start_ns": [min(start for start, _ in times) if times else None],
+            "parallelism": [None],
+            "start_ns": [min(start for start, _ in times) if times else None],
             "end_ns": [max(end for _, end in times) if times else None],
-            "step_source": [sources.most_common(1)[0][0] if sources else "none"], "config": [msgspec.json.encode(config).decode()],
+            "step_source": [sources.most_common(1)[0][0] if sources else "none"],
+            "config": [msgspec.json.encode(config).decode()],
         },
         schema={
-            "name": pl.String, "tool_version": pl.String, "schema_version": pl.Int32, "world_size": pl.Int32, "backend": pl.String,
-            "device_names": pl.List(pl.String), "parallelism": pl.String, "start_ns": pl.Int64, "end_ns": pl.Int64, "step_source": pl.String,
+            "name": pl.String,
+            "tool_version": pl.String,
+            "schema_version": pl.Int32,
+            "world_size": pl.Int32,
+            "backend": pl.String,
+            "device_names": pl.List(pl.String),
+            "parallelism": pl.String,
+            "start_ns": pl.Int64,
+            "end_ns": pl.Int64,
+            "step_source": pl.String,
             "config": pl.String,
         },
-    )  # fmt: skip
+    )
     writer.insert("run", frame)

@@ -35,7 +35,7 @@ class LocalEngine:
         self.jobs = jobs or min(os.cpu_count() or 1, 8)
 
     def run(self, tasks: list[MapTask]) -> Iterator[SourceResult]:
-        """A worker that dies takes no other file with it: what was lost is tried once more, each alone, then reported."""
+        """A worker that dies takes no other file with it: what was lost is tried once more, alone, then reported."""
         total = sum(task.source.size_bytes for task in tasks)
         if self.jobs == 1 or len(tasks) == 1 or total < _SMALL_BYTES:
             yield from map(map_source, tasks)
@@ -74,7 +74,8 @@ def _pool(tasks: list[MapTask], workers: int) -> Iterator[tuple[int, SourceResul
 @contextmanager
 def _main_module_hidden() -> Iterator[None]:
     """Workers need nothing of the program that calls us, and importing it again would run it once more in each of
-    them: a plain script or a notebook has no guard against that."""
+    them: a plain script or a notebook has no guard against that.
+    """
     main = sys.modules.get("__main__")
     kept = {name: getattr(main, name) for name in ("__file__", "__spec__") if hasattr(main, name)}
     try:

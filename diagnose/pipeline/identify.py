@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import re
-from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -12,7 +12,11 @@ from diagnose.config import decode_yaml
 from diagnose.errors import ConfigError
 from diagnose.ingest.identity import short_host
 from diagnose.model import Issue
-from diagnose.pipeline.result import SourceResult
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from diagnose.pipeline.result import SourceResult
 
 
 class Member(NamedTuple):
@@ -32,45 +36,79 @@ class Identified(NamedTuple):
 
 
 def identify(results: list[SourceResult], host_map: HostMap) -> Identified:
-    """Assign ranks. Two traces of one rank are never merged: the newer window wins, and the report names both."""
+    """Assign ranks. Two traces of one rank are never merged: the newer window wins, and the report names both.
+
+    A rank that was only inferred from names is dropped where several traces of it overlap in time: one process writes
+    one trace at a time, so the names do not tell the ranks apart.
+    """
     issues: list[Issue] = []
-    final: list[SourceResult] = []
-    by_rank: dict[int, SourceResult] = {}
+    final = [result for result in results if result.trace is None]
+    by_rank: dict[int, list[SourceResult]] = {}
     unknown: list[SourceResult] = []
-    for result in sorted(results, key=lambda item: item.path):
-        if result.trace is None:
-            final.append(result)
-        elif result.identity.rank is None:
+    for result in sorted((item for item in results if item.trace is not None), key=lambda item: item.path):
+        if result.identity.rank is None:
             unknown.append(result)
         else:
-            final.extend(_placed(by_rank, result, issues))
-    if unknown and (by_rank or len(unknown) > 1):
-        issues.append(
-            Issue(
-                "rank_unknown", "warning", len(unknown),
-                f"{len(unknown)} traces name no rank (first: {unknown[0].path}); they are analysed one by one and compared with nobody: "
-                "give --rank-from REGEX",
-            )
-        )  # fmt: skip
-    members = [Member(rank, result, _host(rank, result, host_map)) for rank, result in sorted(by_rank.items())]
+            by_rank.setdefault(result.identity.rank, []).append(result)
+    chosen: dict[int, SourceResult] = {}
+    for rank, candidates in sorted(by_rank.items()):
+        if all(item.identity.rank_from == "name" for item in candidates) and _overlap(candidates):
+            issues.append(_indistinct(rank, candidates))
+            unknown += [_without_rank(item) for item in candidates]
+            continue
+        chosen[rank], *older = sorted(candidates, key=_preference, reverse=True)
+        for result in older:
+            used = chosen[rank]
+            text = f"rank {rank} is in {result.path} and in {used.path}: the second is used, being {_why(result, used)}"
+            issues.append(Issue("duplicate_rank", "warning", 1, text, result.path))
+            final.append(msgspec.structs.replace(result, status="skipped", problem=text, trace=None, shards={}))
+    issues += _unnamed(unknown, alone=not chosen)
+    members = [Member(rank, result, _host(rank, result, host_map)) for rank, result in chosen.items()]
     members += [Member(-1 - place, result, _host(None, result, host_map)) for place, result in enumerate(unknown)]
     final += [member.result for member in members]
     return Identified(members, sorted(final, key=lambda item: item.path), issues)
 
 
-def _placed(by_rank: dict[int, SourceResult], result: SourceResult, issues: list[Issue]) -> list[SourceResult]:
-    rank = result.identity.rank
-    if rank is None:
+def _preference(result: SourceResult) -> tuple[bool, int, str]:
+    return result.identity.rank_from != "name", result.identity.start_ns or 0, result.path
+
+
+def _why(other: SourceResult, chosen: SourceResult) -> str:
+    if _preference(other)[0] != _preference(chosen)[0]:
+        return "the one that says its rank itself"
+    return "newer" if (other.identity.start_ns or 0) < (chosen.identity.start_ns or 0) else "the last by name"
+
+
+def _overlap(results: list[SourceResult]) -> bool:
+    spans = sorted((item.identity.start_ns or 0, item.identity.end_ns or 0) for item in results)
+    return any(later[0] < earlier[1] for earlier, later in itertools.pairwise(spans))
+
+
+def _indistinct(rank: int, results: list[SourceResult]) -> Issue:
+    text = (
+        f"{len(results)} traces are rank {rank} by their names and overlap in time ({results[0].path}, "
+        f"{results[1].path}): the names do not tell the ranks, give --rank-from REGEX"
+    )
+    return Issue("rank_indistinct", "warning", len(results), text, results[0].path)
+
+
+def _without_rank(result: SourceResult) -> SourceResult:
+    identity = msgspec.structs.replace(result.identity, rank=None, rank_from=None)
+    return msgspec.structs.replace(result, identity=identity)
+
+
+def _unnamed(unknown: list[SourceResult], *, alone: bool) -> list[Issue]:
+    """What it means that traces name no rank."""
+    if not unknown:
         return []
-    other = by_rank.get(rank)
-    if other is None:
-        by_rank[rank] = result
-        return []
-    newer, older = sorted((result, other), key=lambda item: (item.identity.start_ns or 0, item.path), reverse=True)
-    by_rank[rank] = newer
-    text = f"rank {rank} is in {older.path} and in {newer.path}: the newer window is used, the other one is not"
-    issues.append(Issue("duplicate_rank", "warning", 1, text, older.path))
-    return [msgspec.structs.replace(older, status="skipped", problem=text, trace=None, shards={})]
+    if alone and len(unknown) == 1:
+        text = "the rank is not in the file (no distributedInfo) nor in its name; analysed as the only rank"
+        return [Issue("rank_not_in_file", "info", 1, text, unknown[0].path)]
+    text = (
+        f"{len(unknown)} traces name no rank (first: {unknown[0].path}); they are analysed one by one and compared "
+        "with nobody: give --rank-from REGEX"
+    )
+    return [Issue("rank_unknown", "warning", len(unknown), text, unknown[0].path)]
 
 
 def _host(rank: int | None, result: SourceResult, host_map: HostMap) -> str | None:

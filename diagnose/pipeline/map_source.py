@@ -84,7 +84,7 @@ def _map_trace(task: MapTask) -> SourceResult:
     reduced = reduce_rank(trace, keep_kernels=task.options.keep == "kernels")
     header = trace.header
     identity = _identity(task, decoded, reduced)
-    issues = [*decoded.issues, *_trace_issues(task, decoded, reduced, identity)]
+    issues = [*decoded.issues, *_trace_issues(task, reduced, identity)]
     problem = next((issue.example for issue in issues if issue.severity != "info"), None)
     return SourceResult(
         path=source.label,
@@ -97,11 +97,17 @@ def _map_trace(task: MapTask) -> SourceResult:
         issues=tuple(issues),
         shards={name: [_write(task, name, 0, frame)] for name, frame in reduced.frames.items() if not frame.is_empty()},
         trace=TraceInfo(
-            backend=header.backend, devices=header.devices, versions=dict(header.versions), step_source=reduced.step_source,
-            groups=tuple(Group(*group) for group in header.groups), lost_capture=reduced.lost_capture, device=reduced.device,
-            has_device_work=trace.has_device_work, truncated=decoded.truncated,
+            backend=header.backend,
+            devices=header.devices,
+            versions=dict(header.versions),
+            step_source=reduced.step_source,
+            groups=tuple(Group(*group) for group in header.groups),
+            lost_capture=reduced.lost_capture,
+            device=reduced.device,
+            has_device_work=trace.has_device_work,
+            truncated=decoded.truncated,
         ),
-    )  # fmt: skip
+    )
 
 
 def _identity(task: MapTask, decoded: DecodedTrace, reduced: Reduced) -> Identity:
@@ -116,12 +122,17 @@ def _identity(task: MapTask, decoded: DecodedTrace, reduced: Reduced) -> Identit
     if host is None:
         host, host_from = host_from_name(name), "name"
     return Identity(
-        rank=rank, rank_from=None if rank is None else rank_from, host=host, host_from=None if host is None else host_from,
-        start_ns=reduced.start_ns, end_ns=reduced.end_ns, world_size=header.world_size,
-    )  # fmt: skip
+        rank=rank,
+        rank_from=None if rank is None else rank_from,
+        host=host,
+        host_from=None if host is None else host_from,
+        start_ns=reduced.start_ns,
+        end_ns=reduced.end_ns,
+        world_size=header.world_size,
+    )
 
 
-def _trace_issues(task: MapTask, decoded: DecodedTrace, reduced: Reduced, identity: Identity) -> list[Issue]:
+def _trace_issues(task: MapTask, reduced: Reduced, identity: Identity) -> list[Issue]:
     """What a user should know of one trace besides its damage."""
     path = task.source.label
     notes: list[Issue] = []
@@ -171,9 +182,16 @@ def _map_records(task: MapTask, readers: list[Format]) -> SourceResult:
     for other in outcomes:
         identity = _merged(identity, other.identity)
     return SourceResult(
-        path=source.label, kind="+".join(reader.name for reader in readers), size_bytes=source.size_bytes, status=best.status,
-        problem=best.problem, rows=sum(item.rows for item in outcomes), identity=identity, issues=tuple(issues), shards=shards,
-    )  # fmt: skip
+        path=source.label,
+        kind="+".join(reader.name for reader in readers),
+        size_bytes=source.size_bytes,
+        status=best.status,
+        problem=best.problem,
+        rows=sum(item.rows for item in outcomes),
+        identity=identity,
+        issues=tuple(issues),
+        shards=shards,
+    )
 
 
 def _merged(first: Identity, second: Identity) -> Identity:
@@ -202,4 +220,5 @@ def _without_content(source: Source, kind: str, status: str, problem: str) -> So
 
 def _as_bug(error: Exception) -> str:
     place = traceback.extract_tb(error.__traceback__)[-1]
-    return f"reading it met a bug here, please report it: {type(error).__name__}: {error} ({Path(place.filename).name}:{place.lineno})"
+    where = f"{Path(place.filename).name}:{place.lineno}"
+    return f"reading it met a bug of this tool, please report it: {type(error).__name__}: {error} ({where})"

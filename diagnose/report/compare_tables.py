@@ -31,11 +31,11 @@ def sheets(report: CompareDocument, limit: int, name_length: int = 60) -> Iterat
     ):
         items = [item for item in report.parts if item.view == view and (item.base_ns or item.new_ns)]
         yield sheet(title, (Column("part"), *_NUMBERS, _CERTAIN, _VERDICT), [_part(item) for item in items], limit, note)
-    note = "Own work waits for nobody; each rank against the median rank of its run."
+    note = "Own work waits for nobody; each rank against the one of its run below which a quarter of the ranks lie."
     ranks = [(f"{item.rank}{f' ({clean(item.host)})' if item.host else ''}", *_numbers(item)) for item in report.ranks]
-    yield sheet("Own work of ranks, beyond the median rank", (Column("rank"), *_NUMBERS, _CERTAIN, _VERDICT), ranks, limit, note)
+    yield sheet("Own work of ranks, beyond the others", (Column("rank"), *_NUMBERS, _CERTAIN, _VERDICT), ranks, limit, note)
     hosts = [(shorten(item.host, 40), *_numbers(item)) for item in report.hosts]
-    yield sheet("Own work of hosts, beyond the median rank", (Column("host", name=True), *_NUMBERS, _CERTAIN, _VERDICT), hosts, limit)
+    yield sheet("Own work of hosts, beyond the others", (Column("host", name=True), *_NUMBERS, _CERTAIN, _VERDICT), hosts, limit)
     kernels = [(shorten(item.name, name_length), *_numbers(item, item.state)) for item in report.kernels if _worth(item)]
     yield sheet(_kernel_title(report), (Column("kernel", name=True), *_NUMBERS, _CERTAIN, _VERDICT), kernels, limit)
     collectives = [(shorten(collective_name(item), name_length), *_numbers(item, item.state)) for item in report.collectives]

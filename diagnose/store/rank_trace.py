@@ -5,7 +5,7 @@ This is where readers of traces and the per-rank analysis meet. Names are codes 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
@@ -40,6 +40,11 @@ class Activities(NamedTuple):
     signature: NDArray[np.int64]
     args: NDArray[np.int32]
 
+    def take(self, which: NDArray[Any]) -> Self:
+        """The rows that an index or a mask picks."""
+        columns: list[Any] = [column[which] for column in self]
+        return type(self)(*columns)
+
 
 class Calls(NamedTuple):
     """Host events of one kind (runtime calls, operators, annotations), ordered by start.
@@ -58,6 +63,11 @@ class Calls(NamedTuple):
     def end_ns(self) -> NDArray[np.int64]:
         """Ends."""
         return self.start_ns + self.dur_ns
+
+    def take(self, which: NDArray[Any]) -> Self:
+        """The rows that an index or a mask picks."""
+        columns: list[Any] = [column[which] for column in self]
+        return type(self)(*columns)
 
 
 class CommArgs(NamedTuple):

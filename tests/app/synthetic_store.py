@@ -11,6 +11,7 @@ from diagnose.store.schema import SCHEMA_VERSION
 from diagnose.store.writer import StoreWriter
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 MS = 1_000_000
@@ -23,13 +24,16 @@ KERNELS = tuple(
 COLLECTIVES_PER_STEP = 12
 
 
-def write_store(path: Path, *, ranks: int, steps: int, slow_rank: int | None = None, name: str = "synthetic") -> Path:
-    """A job of ``ranks`` data-parallel ranks; ``slow_rank`` computes 15 % longer and all others wait for it."""
+def write_store(
+    path: Path, *, ranks: int, steps: int, slow_rank: int | None = None, name: str = "synthetic", extra: Callable[[StoreWriter], object] = lambda _: None,
+    slower_by: float = 0.15,
+) -> Path:  # fmt: skip
+    """A job of ``ranks`` data-parallel ranks; ``slow_rank`` computes longer and all others wait for it."""
     random = np.random.default_rng(7)
     rank, step = (axis.ravel() for axis in np.meshgrid(np.arange(ranks), np.arange(steps), indexing="ij"))
     compute = (250 * MS * random.normal(1, 0.004, rank.size)).astype(np.int64)
     if slow_rank is not None:
-        compute[rank == slow_rank] = (compute[rank == slow_rank] * 1.15).astype(np.int64)
+        compute[rank == slow_rank] = (compute[rank == slow_rank] * (1 + slower_by)).astype(np.int64)
     slowest = compute.reshape(ranks, steps).max(axis=0)[step]
     wait, transfer = slowest - compute, np.full(rank.size, 45 * MS)
     idle_input, idle_host = np.full(rank.size, 4 * MS), np.full(rank.size, 6 * MS)
@@ -56,8 +60,68 @@ def write_store(path: Path, *, ranks: int, steps: int, slow_rank: int | None = N
             "rank": rank, "step": step, "start_ns": start + compute, "dur_ns": idle_input, "cause": "input",
         }))  # fmt: skip
         _collectives(writer, ranks, steps, wait.reshape(ranks, steps), random)
+        extra(writer)
         return writer.publish()
 
+
+def write_empty(path: Path, *, name: str, extra: Callable[[StoreWriter], object] = lambda _: None) -> Path:
+    """A run of which nothing is known but what ``extra`` adds."""
+    with StoreWriter(path, force=True) as writer:
+        writer.insert("run", pl.DataFrame({"name": [name], "tool_version": ["test"], "schema_version": [SCHEMA_VERSION], "step_source": ["none"], "config": ["{}"]}))
+        extra(writer)
+        return writer.publish()
+
+
+def add_logs(writer: StoreWriter, *, hosts: int = 2, per_host: int = 8) -> None:
+    """Communication logs of all ranks: a ring over the hosts, GPUDirect RDMA missing on the last one, a retry error."""
+    ranks = range(hosts * per_host)
+    place = [(f"logs/nccl.{rank}.log", _host(rank), 1000 + rank, rank) for rank in ranks]
+    writer.insert("source", pl.DataFrame({
+        "path": [path for path, *_ in place], "kind": "nccl-log", "bytes": 9_000, "host": [host for _, host, *_ in place], "rows": 40, "status": "ok",
+    }))  # fmt: skip
+    common = {"path": [row[0] for row in place], "host": [row[1] for row in place], "pid": [row[2] for row in place]}
+    writer.insert("comm_process", pl.DataFrame({**common, "rank": list(ranks), "library": "nccl", "version": "2.27.3", "network": "IB", "lines": 40, "first_line": 1}))
+    writer.insert("communicator", pl.DataFrame({
+        **common, "line": 10, "comm": "0x1", "comm_id": "0xc0ffee", "comm_rank": list(ranks), "nranks": len(place), "nnodes": hosts, "local_ranks": per_host,
+        "cuda_device": [rank % per_host for rank in ranks], "state": "complete", "coll_channels": 2,
+    }))  # fmt: skip
+    links = []
+    for path, host, pid, rank in place:
+        target = (rank + 1) % len(place)
+        outside = target // per_host != rank // per_host
+        last = outside and rank // per_host == hosts - 1
+        links.append({
+            "path": path, "line": 20, "host": host, "pid": pid, "rank": rank, "comm": "0x1", "channel": 0, "connection": 0, "source": rank, "target": target,
+            "direction": "send" if outside else None, "kind": ("NET/IB" if last else "NET/IB/GDRDMA") if outside else "P2P/IPC", "family": "NET" if outside else "P2P",
+            "network": "IB" if outside else None, "nic": 0 if outside else None, "gdr": (not last) if outside else None, "lines": 1,
+        })  # fmt: skip
+    writer.insert("channel", pl.DataFrame(links, infer_schema_length=None))
+    writer.insert("comm_net", pl.DataFrame({**common, "line": 5, "kind": "ib", "device_index": 0, "name": "mlx5_0", "port": 1, "link_layer": "IB", "bytes_per_s": 50e9, "gdr_capable": True}))
+    writer.insert("comm_env", pl.DataFrame({**common, "line": 3, "name": "NCCL_DEBUG", "value": "INFO", "origin": "environment"}))
+    writer.insert("comm_event", pl.DataFrame({
+        "path": ["logs/nccl.3.log"], "line": [90], "last_line": [90], "host": [_host(3)], "pid": [1003], "code": ["ib_completion"], "role": ["cause"], "level": ["WARN"],
+        "message": ["NET/IB: Got completion from peer 10.0.0.7 with status=12 *not* `healthy` <b>"], "count": [4],
+    }))  # fmt: skip
+
+
+def add_metrics(writer: StoreWriter, *, hosts: int = 2) -> None:
+    """Node metrics of the run's window: one host clocks lower; a kernel log event; a training log."""
+    rows = []
+    for host in (_host(number * RANKS_PER_HOST) for number in range(hosts)):
+        for second in range(30):
+            t_ns = START_NS + (second - 5) * 1_000_000_000 // 5
+            low = 200e6 if host == _host(0) else 0.0
+            rows.append({"metric": "gpu_sm_clock_hz", "unit": "Hz", "kind": "gauge", "host": host, "entity": "gpu:0", "t_ns": t_ns, "value": 1.98e9 - low})
+            rows.append({"metric": "nic_rx_bytes", "unit": "bytes", "kind": "counter", "host": host, "entity": "nic:mlx5_0/1", "t_ns": t_ns, "value": 1e9 * second})
+    writer.insert("metric_sample", pl.DataFrame(rows).with_columns(quality=pl.lit("ok"), source=pl.lit("metrics.prom"), format=pl.lit("prometheus-text")))
+    writer.insert("node_event", pl.DataFrame({
+        "host": [_host(0)], "t_ns": [START_NS + MS], "kind": ["xid"], "device": ["gpu:0"], "code": [79], "text": ["NVRM: Xid 79, GPU has fallen off the bus"], "source": ["dmesg:12"],
+    }))  # fmt: skip
+    steps = 200
+    writer.insert("training_log", pl.DataFrame({
+        "step": list(range(steps)), "step_time_ns": [STEP_NS] * steps, "loss": [4.0 - number / 100 for number in range(steps)], "throughput": [1200.0] * steps,
+        "throughput_unit": "tokens/s", "restart": 0, "source": "train.log", "rank": 0,
+    }))  # fmt: skip
 
 def _run(name: str, ranks: int, steps: int) -> pl.DataFrame:
     return pl.DataFrame({

@@ -28,8 +28,8 @@ WORDS = {
     "idle_bubble": "pipeline bubbles",
     "idle_other": "other idle time",
 }
-_ECHO_RATIO = 0.5
-"""A rank whose own work grew by half of what the others wait more explains their waiting."""
+_ECHO_RATIO = 0.4
+"""Ranks whose own work grew by so much of the change, beyond the others', explain it: the others wait for them."""
 
 _BESIDE_RATIO = 0.2
 
@@ -51,7 +51,6 @@ def attribute(
         )
         return Attribution(text=text)
     culprits = [item for item in ranks if item.changed and sign * (item.change_ns or 0) > 0]
-    middle = next((item.change_ns or 0.0 for item in parts if item.view == "median" and item.part == pace.part), 0.0)
     most = culprits[0] if sign > 0 and culprits else culprits[-1] if culprits else None
     alone = (
         most is not None

@@ -22,6 +22,8 @@ SMALLEST_STEP_RATIO = 0.002
 SMALLEST_RANK_RATIO = 0.01
 """A rank that fell behind the others by less holds nobody up."""
 
+REFERENCE = 0.25
+
 
 class Context(NamedTuple):
     """Both sides and the scale of everything: the mean time of the base side."""
@@ -108,13 +110,16 @@ def _tested(base: Sample, new: Sample, prior_sd: float) -> Effect | None:
 
 
 def compare_ranks(context: Context) -> tuple[RankItem, ...]:
-    """Work of each common rank that waits for nobody, beyond the median rank's change; most fallen behind first."""
+    """Work of each common rank that waits for nobody, beyond the reference rank's; most fallen behind first.
+
+    The reference is the rank below which a quarter lies: it stays when half of the ranks, one of two hosts, get slow.
+    """
     tables = [_local(run) for run in (*context.base, *context.new)]
     common = sorted(set.intersection(*(set(table) for table in tables))) if tables else []
     if len(common) < 2 or any(run.scale != 1.0 for run in (*context.base, *context.new)):
         return ()
     split = len(context.base)
-    own = [_beyond_median(table, common) for table in tables]
+    own = [_beyond_reference(table, common) for table in tables]
     samples = {
         rank: (_rank_sample(context, own[:split], rank), _rank_sample(context, own[split:], rank)) for rank in common
     }
@@ -138,11 +143,11 @@ def _local(run: RunFacts) -> dict[int, NDArray[Any]]:
     return {int(rank): np.asarray(times, float) for rank, times in grouped.iter_rows()}
 
 
-def _beyond_median(table: Mapping[int, NDArray[Any]], common: Sequence[int]) -> dict[int, tuple[float, float]]:
-    """Median local work of each rank above that of the median rank, with its error, ns."""
+def _beyond_reference(table: Mapping[int, NDArray[Any]], common: Sequence[int]) -> dict[int, tuple[float, float]]:
+    """Median local work of each rank above that of the reference rank, with its error, ns."""
     medians = {rank: float(np.median(table[rank])) for rank in common}
-    middle = float(np.median(list(medians.values())))
-    return {rank: (value - middle, value * (median_error(table[rank]) or 0.0)) for rank, value in medians.items()}
+    reference = float(np.quantile(list(medians.values()), REFERENCE))
+    return {rank: (value - reference, value * (median_error(table[rank]) or 0.0)) for rank, value in medians.items()}
 
 
 def _rank_sample(context: Context, runs: Sequence[Mapping[int, tuple[float, float]]], rank: int) -> Sample:

@@ -34,7 +34,7 @@ class PartItem(Item, frozen=True, kw_only=True):
 
 
 class RankItem(Item, frozen=True, kw_only=True):
-    """Work that waits for nobody on one rank, beyond what the median rank's changed."""
+    """Work that waits for nobody on one rank, beyond that of the reference rank (a quarter of the ranks have less)."""
 
     rank: int
     host: str | None = None

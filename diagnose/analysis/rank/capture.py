@@ -26,7 +26,8 @@ _LOST_REPLAYS = 0.1
 
 class Capture(NamedTuple):
     """``steps`` says for each host window why its device time is unknown (None: it is known); ``rank`` for the whole
-    trace, when no step is known; ``whole`` for the trace's idle time."""
+    trace, when no step is known; ``whole`` for the trace's idle time.
+    """
 
     rank: str | None
     whole: str | None

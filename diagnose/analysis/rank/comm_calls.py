@@ -43,12 +43,14 @@ def host_comm_spans(trace: RankTrace) -> Enclosing:
     if not parts:
         none = np.empty(0, np.int64)
         return Enclosing(none, none, none, np.empty(0, np.int32), none)
-    columns = [
-        np.concatenate([column(calls)[rows] for calls, rows in parts])
-        for column in (lambda c: c.start_ns, lambda c: c.end_ns, lambda c: c.thread, lambda c: c.name, lambda c: c.ref)
-    ]
-    order = np.argsort(columns[0], kind="stable")
-    return Enclosing(*(column[order] for column in columns))
+    picked = [calls.take(rows) for calls, rows in parts]
+    start = np.concatenate([calls.start_ns for calls in picked])
+    end = np.concatenate([calls.end_ns for calls in picked])
+    thread = np.concatenate([calls.thread for calls in picked])
+    name = np.concatenate([calls.name for calls in picked])
+    ref = np.concatenate([calls.ref for calls in picked])
+    order = np.lexsort((-end, start))
+    return Enclosing(start[order], end[order], thread[order], name[order], ref[order])
 
 
 def host_records(trace: RankTrace) -> int:
@@ -91,8 +93,9 @@ def arguments(
 def holder_args(trace: RankTrace, spans: Enclosing, time_ns: int, thread: int) -> CommArgs:
     """Arguments of the innermost operator around a time that names a peer; empty when there is none."""
     for row in _holder(spans, time_ns, thread):
-        if spans.ref[row] >= 0 and (args := trace.comm_args[spans.ref[row]]).peer is not None:
-            return args
+        reference = int(spans.ref[row])
+        if reference >= 0 and trace.comm_args[reference].peer is not None:
+            return trace.comm_args[reference]
     return CommArgs()
 
 

@@ -18,11 +18,24 @@ if TYPE_CHECKING:
     from diagnose.store.rank_trace import CommArgs
 
 _SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
-    "exposed_from_ns": pl.List(pl.Int64), "exposed_to_ns": pl.List(pl.Int64), "group_name": pl.String, "group_desc": pl.String,
-    "group_ranks": pl.List(pl.Int32), "group_size": pl.Int32, "seq": pl.Int64, "is_p2p": pl.Boolean, "peer": pl.Int32,
-    "dtype": pl.String, "in_elems": pl.Int64, "out_elems": pl.Int64, "in_split": pl.String, "out_split": pl.String,
-    "msg_bytes": pl.Int64, "collective": pl.String, "name": pl.String,
-}  # fmt: skip
+    "exposed_from_ns": pl.List(pl.Int64),
+    "exposed_to_ns": pl.List(pl.Int64),
+    "group_name": pl.String,
+    "group_desc": pl.String,
+    "group_ranks": pl.List(pl.Int32),
+    "group_size": pl.Int32,
+    "seq": pl.Int64,
+    "is_p2p": pl.Boolean,
+    "peer": pl.Int32,
+    "dtype": pl.String,
+    "in_elems": pl.Int64,
+    "out_elems": pl.Int64,
+    "in_split": pl.String,
+    "out_split": pl.String,
+    "msg_bytes": pl.Int64,
+    "collective": pl.String,
+    "name": pl.String,
+}
 
 
 class CommSpans(NamedTuple):
@@ -45,20 +58,32 @@ def comm_frame(
     lows, highs = _exposed_stretches(start, end, exposed, compute)
     frame = pl.DataFrame(
         {
-            "step": spans.step, "stream": spans.stream, "start_ns": start, "dur_ns": end - start, "issue_ns": spans.issue_ns,
-            "exposed_ns": exposed, "exposed_from_ns": lows, "exposed_to_ns": highs,
+            "step": spans.step,
+            "stream": spans.stream,
+            "start_ns": start,
+            "dur_ns": end - start,
+            "issue_ns": spans.issue_ns,
+            "exposed_ns": exposed,
+            "exposed_from_ns": lows,
+            "exposed_to_ns": highs,
             "collective": [item.kind for item in described],
-            "group_name": [item.group_name for item in args], "group_desc": [item.group_desc for item in args],
+            "group_name": [item.group_name for item in args],
+            "group_desc": [item.group_desc for item in args],
             "group_ranks": [None if item.group_ranks is None else list(item.group_ranks) for item in args],
-            "group_size": [item.group_size for item in args], "seq": [item.seq for item in args],
-            "is_p2p": [item.is_p2p for item in described], "peer": [item.peer for item in described],
-            "dtype": [item.dtype for item in described], "in_elems": [item.in_elems for item in described],
-            "out_elems": [item.out_elems for item in described], "in_split": [item.in_split for item in args],
-            "out_split": [item.out_split for item in args], "msg_bytes": [item.msg_bytes for item in described],
+            "group_size": [item.group_size for item in args],
+            "seq": [item.seq for item in args],
+            "is_p2p": [item.is_p2p for item in described],
+            "peer": [item.peer for item in described],
+            "dtype": [item.dtype for item in described],
+            "in_elems": [item.in_elems for item in described],
+            "out_elems": [item.out_elems for item in described],
+            "in_split": [item.in_split for item in args],
+            "out_split": [item.out_split for item in args],
+            "msg_bytes": [item.msg_bytes for item in described],
             "name": spans.names,
         },
         schema_overrides=_SCHEMA,
-    )  # fmt: skip
+    )
     order = np.lexsort((end, start))
     return frame[order].with_row_index("call").with_columns(pl.col("call").cast(pl.Int64))
 

@@ -1,5 +1,6 @@
 """Runs without a device: operators of the training threads are the compute, spans of the communication library the
-communication. A rank that computes on its CPU gets the same split, with its host window as the step."""
+communication. A rank that computes on its CPU gets the same split, with its host window as the step.
+"""
 
 from __future__ import annotations
 

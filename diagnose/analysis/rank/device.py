@@ -72,9 +72,16 @@ def reduce_device(whole: RankTrace, *, keep_kernels: bool) -> Reduced:
     if keep_kernels:
         frames["kernel"] = kernel_rows(trace, activities, work.launches, steps.group, steps.number)
     return Reduced(
-        frames, steps.windows.source, steps.capture.rank, int(activities.device[0]), len(np.unique(whole.activities.device)),
-        int(start.min()), int(end.max()), whole.events, tuple(_notes(work, steps)),
-    )  # fmt: skip
+        frames,
+        steps.windows.source,
+        steps.capture.rank,
+        int(activities.device[0]),
+        len(np.unique(whole.activities.device)),
+        int(start.min()),
+        int(end.max()),
+        whole.events,
+        tuple(_notes(work, steps)),
+    )
 
 
 def _one_device(trace: RankTrace) -> RankTrace:
@@ -83,7 +90,7 @@ def _one_device(trace: RankTrace) -> RankTrace:
     if len(devices) == 1:
         return trace
     chosen = trace.activities.device == devices[np.argmax(counts)]
-    return trace._replace(activities=type(trace.activities)(*(column[chosen] for column in trace.activities)))
+    return trace._replace(activities=trace.activities.take(chosen))
 
 
 def _steps(work: _Work, described: list[Described]) -> _Steps:
@@ -203,16 +210,18 @@ def _notes(work: _Work, steps: _Steps) -> list[Note]:
     notes = []
     count, known = len(work.start), int(work.launches.known.sum())
     if not known:
-        text = "no launch of device work is in the file: which step launched what, and why the device was idle, is not available"
+        text = "no launches are in the file: which steps device work belongs to and why it was idle is not available"
         notes.append(Note("no_launches", "info", count, text))
     elif known < count and steps.windows.source != "period":
-        text = f"the launch of {count - known} of {count} device activities is not in the file (queued before it began?): they belong to no step"
+        text = f"{count - known} of {count} device activities have no launch in the file: they belong to no step"
         notes.append(Note("launched_outside", "info", count - known, text))
     if steps.capture.rank is None and steps.capture.whole is not None:
         text = f"{steps.capture.whole}: there device time is unknown, not idle"
         notes.append(Note("lost_capture", "warning", 1, text))
     records = host_records(work.trace)
     if len(work.comm) and records and records != len(work.comm):
-        text = f"{len(work.comm)} communication activities of the device, {records} records of communication on the host: the device's count"
+        text = (
+            f"{len(work.comm)} communication activities on the device, {records} on the host: those of the device count"
+        )
         notes.append(Note("comm_records_differ", "info", 1, text))
     return notes

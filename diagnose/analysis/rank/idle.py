@@ -1,5 +1,6 @@
 """Why the device was idle: the data loader, a late launch (with garbage collection and the allocator told apart),
-a host that waited for the device, or something the trace does not show."""
+a host that waited for the device, or something the trace does not show.
+"""
 
 from __future__ import annotations
 

@@ -44,7 +44,8 @@ class Launches(NamedTuple):
     @property
     def known(self) -> NDArray[np.bool_]:
         """Which activities have their launch in the file."""
-        return self.start_ns != UNKNOWN
+        known: NDArray[np.bool_] = self.start_ns != UNKNOWN
+        return known
 
 
 def match_launches(trace: RankTrace) -> Launches:

@@ -64,14 +64,14 @@ def lay_out_steps(trace: RankTrace) -> LaidOut | None:
     windows = np.array(annotations.start_ns)
     windows[rows] += shift_of_window
     again = np.argsort(windows, kind="stable")
-    moved_annotations = type(annotations)(*(column[again] for column in annotations._replace(start_ns=windows)))
+    moved_annotations = annotations._replace(start_ns=windows).take(again)
     activities = trace.activities._replace(start_ns=trace.activities.start_ns + activity_shift)
     by_start = np.lexsort((activities.dur_ns, activities.start_ns))
     calls_order = np.argsort(moved_calls.start_ns, kind="stable")
     return LaidOut(
         trace._replace(
-            activities=type(activities)(*(column[by_start] for column in activities)),
-            runtime=type(moved_calls)(*(column[calls_order] for column in moved_calls)),
+            activities=activities.take(by_start),
+            runtime=moved_calls.take(calls_order),
             annotations=moved_annotations,
         ),
         len(rows),
@@ -79,7 +79,7 @@ def lay_out_steps(trace: RankTrace) -> LaidOut | None:
 
 
 def _segments(start: NDArray[np.int64], correlation: NDArray[np.int64]) -> NDArray[np.int64] | None:
-    """Step of each call: a new one begins where the time jumps back by more than half of the whole, in correlation order."""
+    """Step of each call: in correlation order, a new one begins where time jumps back by half of the whole."""
     if not len(start) or (correlation < 0).any():
         return None
     order = np.lexsort((start, correlation))

@@ -17,7 +17,7 @@ class Note(NamedTuple):
 
     code: str
     severity: IssueSeverity
-    count: int
+    times: int
     text: str
 
 

@@ -25,15 +25,25 @@ def breakdown_frame(number: NDArray[np.int64], span: NDArray[np.int64], parts: S
     """One row a window of length ``span``; compute + exposed_comm + exposed_memcpy + idle is the span."""
     return pl.DataFrame(
         {
-            "step": number.astype(np.int64), "span_ns": span.astype(np.int64), "compute_ns": parts.compute_ns,
-            "exposed_comm_ns": parts.exposed_comm_ns, "overlapped_comm_ns": parts.overlapped_comm_ns,
-            "exposed_memcpy_ns": parts.exposed_memcpy_ns, "idle_ns": span - parts.busy_ns, "idle_input_ns": idle.input_ns,
-            "idle_host_ns": idle.host_ns, "idle_sync_ns": idle.sync_ns, "idle_bubble_ns": np.zeros(len(span), np.int64),
-            "idle_other_ns": idle.other_ns, "idle_gc_ns": idle.gc_ns, "idle_allocator_ns": idle.allocator_ns,
+            "step": number.astype(np.int64),
+            "span_ns": span.astype(np.int64),
+            "compute_ns": parts.compute_ns,
+            "exposed_comm_ns": parts.exposed_comm_ns,
+            "overlapped_comm_ns": parts.overlapped_comm_ns,
+            "exposed_memcpy_ns": parts.exposed_memcpy_ns,
+            "idle_ns": span - parts.busy_ns,
+            "idle_input_ns": idle.input_ns,
+            "idle_host_ns": idle.host_ns,
+            "idle_sync_ns": idle.sync_ns,
+            "idle_bubble_ns": np.zeros(len(span), np.int64),
+            "idle_other_ns": idle.other_ns,
+            "idle_gc_ns": idle.gc_ns,
+            "idle_allocator_ns": idle.allocator_ns,
             "local_work_ns": parts.compute_ns + parts.exposed_memcpy_ns + idle.input_ns + idle.host_ns,
-            "memcpy_ns": parts.memcpy_ns, "comm_ns": parts.comm_ns,
+            "memcpy_ns": parts.memcpy_ns,
+            "comm_ns": parts.comm_ns,
         }
-    )  # fmt: skip
+    )
 
 
 def unknown(frame: pl.DataFrame, columns: Sequence[str], where: pl.Expr | None = None) -> pl.DataFrame:
@@ -69,11 +79,18 @@ def blind_steps(
     start, end = windows.start_ns[index], windows.end_ns[index]
     step = pl.DataFrame(
         {
-            "step": windows.number[index], "host_start_ns": start, "host_end_ns": end, "start_ns": start, "end_ns": end,
-            "window_ns": end - start, "step_ns": end - start, "label": [label] * len(index), "why": list(why),
+            "step": windows.number[index],
+            "host_start_ns": start,
+            "host_end_ns": end,
+            "start_ns": start,
+            "end_ns": end,
+            "window_ns": end - start,
+            "step_ns": end - start,
+            "label": [label] * len(index),
+            "why": list(why),
             "activities": np.zeros(len(index), np.int64),
         },
         schema_overrides={"why": pl.String, "label": pl.String},
-    )  # fmt: skip
+    )
     split = pl.DataFrame({"step": windows.number[index], "span_ns": end - start})
     return step, split.with_columns(pl.lit(None, pl.Int64).alias(name) for name in (*WORK, *IDLE))

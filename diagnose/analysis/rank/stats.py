@@ -10,7 +10,7 @@ import polars as pl
 
 from diagnose.analysis.rank.steps import HostWindows, step_of
 from diagnose.comm_names import comm_span
-from diagnose.store.rank_trace import CLASS_NAMES, NO_CORRELATION, UNKNOWN, Activities, RankTrace
+from diagnose.store.rank_trace import CLASS_NAMES, NO_CORRELATION, NO_SHAPE, UNKNOWN, Activities, RankTrace
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -25,12 +25,18 @@ def kernel_rows(
     names = pl.Series(trace.names, dtype=pl.String)
     return pl.DataFrame(
         {
-            "device": activities.device, "stream": activities.stream, "start_ns": activities.start_ns, "dur_ns": activities.dur_ns,
-            "class": pl.Series(CLASS_NAMES)[activities.klass.astype(np.int64)], "name": names[activities.name.astype(np.int64)],
-            "correlation": _nullable(activities.correlation, NO_CORRELATION), "launch_ns": _nullable(launches.start_ns, UNKNOWN),
-            "step": _step(group, number), "graph": launches.shared,
+            "device": activities.device,
+            "stream": activities.stream,
+            "start_ns": activities.start_ns,
+            "dur_ns": activities.dur_ns,
+            "class": pl.Series(CLASS_NAMES)[activities.klass.astype(np.int64)],
+            "name": names[activities.name.astype(np.int64)],
+            "correlation": _nullable(activities.correlation, NO_CORRELATION),
+            "launch_ns": _nullable(launches.start_ns, UNKNOWN),
+            "step": _step(group, number),
+            "graph": launches.shared,
         }
-    )  # fmt: skip
+    )
 
 
 def kernel_stats(
@@ -39,15 +45,22 @@ def kernel_stats(
     """One row a (step, signature)."""
     frame = pl.DataFrame(
         {
-            "step": _step(group, number), "klass": activities.klass.astype(np.int64), "code": activities.name.astype(np.int64),
-            "signature": activities.signature, "dur_ns": activities.dur_ns, "size": _nullable(activities.size_bytes, UNKNOWN),
+            "step": _step(group, number),
+            "klass": activities.klass.astype(np.int64),
+            "code": activities.name.astype(np.int64),
+            "signature": activities.signature,
+            "dur_ns": activities.dur_ns,
+            "size": _nullable(activities.size_bytes, UNKNOWN),
         }
-    )  # fmt: skip
+    )
     return _summarise(frame, trace.names)
 
 
 def operator_stats(trace: RankTrace, windows: HostWindows) -> pl.DataFrame:
-    """Outermost operators of CPU runs as if they were kernels, class cpu_op; communication spans are left out."""
+    """Outermost operators of CPU runs as if they were kernels, class cpu_op; communication spans are left out.
+
+    The signature tells equal operators on other shapes apart, where the trace records shapes.
+    """
     calls = trace.operators
     is_comm = np.fromiter((comm_span(name) is not None for name in trace.names), bool, len(trace.names))
     keep = (
@@ -56,15 +69,18 @@ def operator_stats(trace: RankTrace, windows: HostWindows) -> pl.DataFrame:
         else np.zeros(0, bool)
     )
     codes = calls.name[keep].astype(np.int64)
-    signatures = np.array([_signature(name) for name in trace.names], np.int64)
+    signatures = _signatures(trace.names, codes, calls.ref[keep])
     step = step_of(windows, calls.start_ns[keep])
     frame = pl.DataFrame(
         {
-            "step": _step(step, windows.number), "klass": np.full(len(codes), len(CLASS_NAMES), np.int64), "code": codes,
-            "signature": signatures[codes] if len(codes) else np.empty(0, np.int64), "dur_ns": calls.dur_ns[keep],
+            "step": _step(step, windows.number),
+            "klass": np.full(len(codes), len(CLASS_NAMES), np.int64),
+            "code": codes,
+            "signature": signatures,
+            "dur_ns": calls.dur_ns[keep],
             "size": pl.Series([None] * len(codes), dtype=pl.Int64),
         }
-    )  # fmt: skip
+    )
     return _summarise(frame, trace.names)
 
 
@@ -89,13 +105,28 @@ def _summarise(frame: pl.DataFrame, names: list[str]) -> pl.DataFrame:
     return stats.select(
         "step",
         classes[stats["klass"]].alias("class"),
-        pl.Series(names, dtype=pl.String)[stats["code"]].alias("name") if len(stats) else pl.lit(None, pl.String).alias("name"),
-        "signature", "count", "total_ns", "median_ns", "bytes",
-    ).sort("step", "class", "signature")  # fmt: skip
+        pl.Series(names, dtype=pl.String)[stats["code"]].alias("name")
+        if len(stats)
+        else pl.lit(None, pl.String).alias("name"),
+        "signature",
+        "count",
+        "total_ns",
+        "median_ns",
+        "bytes",
+    ).sort("step", "class", "signature")
 
 
-def _signature(name: str) -> int:
-    return int.from_bytes(hashlib.blake2b(name.encode("utf-8", "replace"), digest_size=8).digest(), signed=True)
+def _signatures(names: list[str], codes: NDArray[np.int64], shapes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Hash of name and shapes of each operator; references into comm_args (0 and above) are no shapes."""
+    known = np.minimum(shapes, NO_SHAPE)
+    pairs, place = np.unique(np.stack((codes, known), axis=1), axis=0, return_inverse=True)
+    hashes = np.array([_signature(names[code], shape) for code, shape in pairs.tolist()], np.int64)
+    return hashes[place.reshape(-1)] if len(codes) else np.empty(0, np.int64)
+
+
+def _signature(name: str, shape: int) -> int:
+    text = name.encode("utf-8", "replace") + (b"" if shape == NO_SHAPE else b"\0%d" % shape)
+    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), signed=True)
 
 
 def _nullable(values: NDArray[np.int64], absent: int) -> pl.Series:

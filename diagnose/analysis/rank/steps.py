@@ -102,7 +102,7 @@ def step_of(windows: HostWindows, time_ns: NDArray[np.int64]) -> NDArray[np.int6
 class StepTimes(NamedTuple):
     """One value a window that has work: device window and step time. ``index`` points into the host windows."""
 
-    index: NDArray[np.int64]
+    index: NDArray[np.int64]  # type: ignore[assignment]
     start_ns: NDArray[np.int64]
     end_ns: NDArray[np.int64]
     step_ns: NDArray[np.int64]

@@ -2,5 +2,18 @@
 
 from __future__ import annotations
 
-BUILTIN: tuple[str, ...] = ("steps", "ranks", "pipeline_stages", "network")
+BUILTIN: tuple[str, ...] = (
+    "steps",
+    "ranks",
+    "pipeline_stages",
+    "network",
+    "transport",
+    "comm_links",
+    "comm_devices",
+    "comm_settings",
+    "comm_errors",
+    "comm_bench",
+    "hang",
+    "node_metrics",
+)
 """Module names below this package."""

@@ -173,7 +173,10 @@ def _ras(facts: Facts, seen: View) -> Iterator[Finding]:
         if counts:
             text += f" ({counts}); the listed ranks are the smaller group{_ahead(progress)}: {names(listed)}"
         yield facts.rules[rule].finding(
-            fields={"text": text}, ranks=() if "ahead" in text else listed, confidence=0.5, evidence=line_evidence([*rows, *progress], "{message}")
+            fields={"text": text},
+            ranks=() if "ahead" in text else listed,
+            confidence=0.5,
+            evidence=line_evidence([*rows, *progress], "{message}"),
         )
 
 

@@ -237,7 +237,8 @@ def _mixed(context: Context) -> Iterator[Finding]:
                 way = "sent" if ".tx_" in metric else "received"
                 busiest = format_rate(peers.largest_other)
                 text = f"{way} {format_rate(peers.value)}, the busiest of {peers.peers} peers {busiest}"
-                seen.append(Seen(host, entity, severity, text, ratio, "ratio"))
+                share = None if ratio is None else 1 - 1 / ratio
+                seen.append(Seen(host, entity, severity, text, ratio, "ratio", lost_share=share))
     yield from emit(context, "NIC-MIX-01", seen, Scope(frozenset(hosts), network=True))
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
+
 from diagnose.analysis.node_metrics.peers import is_fleet_wide
 from diagnose.model import Evidence, Finding, Impact, Severity
 
@@ -30,6 +32,8 @@ class Seen(NamedTuple):
     unit: str | None = None
     dated: bool = True
     source: str = "metric_sample"
+    lost_share: float | None = None
+    """Of the exposed transfer, the share that this fault alone can have cost (network rules)."""
 
 
 class Scope(NamedTuple):
@@ -75,18 +79,29 @@ def _lost(context: Context, host: str | None, scope: Scope) -> float | None:
 
 def _finding(context: Context, code: str, severity: Severity, tail: str, group: list[Seen], scope: Scope) -> Finding:
     hosts = sorted({item.host for item in group if item.host})
-    lost = None if scope.network or tail else max((_lost(context, host, scope) or 0 for host in hosts), default=0)
+    lost = None if tail else _price(context, group, hosts, scope)
     impact = context.facts.impact(lost) if lost and context.cost.is_measurable(lost) else Impact()
-    return context.facts.rules[code].finding(
+    finding = context.facts.rules[code].finding(
         severity,
         fields={"where": _where(group), "what": _what(group), "tail": tail},
-        ranks=_ranks(context, hosts),
+        ranks=[] if tail == FLEET else _ranks(context, hosts),
         hosts=hosts,
         devices=[item.device for item in group if item.device != "node"],
         impact=impact,
         confidence=_confidence(severity, tail, lost),
         evidence=[_evidence(item) for item in group[:MAX_EVIDENCE]],
     )
+    # Only a fault with a measured price stands above the findings that it may explain.
+    return finding if impact.ns_per_step else msgspec.structs.replace(finding, explains=())
+
+
+def _price(context: Context, group: list[Seen], hosts: list[str], scope: Scope) -> float | None:
+    """Lost time per step: excess work of the slowest host, or the share of the exposed transfer that is named."""
+    if scope.network:
+        shares = [item.lost_share for item in group if item.lost_share is not None]
+        transfer = context.cost.transfer_ns
+        return transfer * max(shares) if shares and transfer else None
+    return max((context.cost.of_host(host) or 0 for host in hosts), default=0)
 
 
 def _confidence(severity: Severity, tail: str, lost: float | None) -> float:

@@ -96,13 +96,16 @@ def _rate(context: Context) -> Iterator[Finding]:
             severity = threshold.severity(rate / usual) if usual else None
             if severity and usual:
                 text = f"{rate / 1e9:.0f} Gb/s, the same device of most other hosts {usual / 1e9:.0f} Gb/s"
-                seen[host, entity] = Seen(host, entity, severity, text, rate / usual, "ratio")
+                lost = 1 - rate / usual
+                seen[host, entity] = Seen(host, entity, severity, text, rate / usual, "ratio", lost_share=lost)
     for host, entity, rate, claimed in _against_interface(context, rates):
         severity = threshold.severity(rate / claimed)
         if severity:
             text = f"port rate {rate / 1e9:.0f} Gb/s, its interface claims {claimed / 1e9:.0f} Gb/s"
             seen.setdefault((host, entity), Seen(host, entity, severity, text, rate / claimed, "ratio"))
-    yield from emit(context, "NIC-LINK-02", seen.values(), Scope(frozenset(host for host, _ in rates), intrinsic=True))
+    yield from emit(
+        context, "NIC-LINK-02", seen.values(), Scope(frozenset(host for host, _ in rates), intrinsic=True, network=True)
+    )
 
 
 def _usual(rates: list[float]) -> float | None:

@@ -26,7 +26,8 @@ ANNOTATION = frozenset({"user_annotation", "collective_comm"})
 
 FAST_RUNTIME = (b"cuda_runtime", b"cuda_driver", b"Runtime", b"mtia_runtime", b"xpu_runtime", b"xpu_driver")
 FULL_OPERATORS = (
-    b"record_param_comms", b"c10d::", b"_c10d_", b"nccl:", b"gloo:", b"hccl:", b"xccl:", b"Profiler", b"enumerate", b"Optimizer",
+    b"record_param_comms", b"c10d::", b"_c10d_", b"nccl:", b"gloo:", b"hccl:", b"xccl:", b"Profiler", b"enumerate",
+    b"Optimizer",
 )  # fmt: skip
 """Names (their starts) of host operators whose arguments are needed."""
 

@@ -77,7 +77,7 @@ class TraceText:
         walk_at = _CARRY_LIMIT_BYTES
         while True:
             if layout is None:
-                layout = learn_layout(text)
+                layout = learn_layout(text, complete=False)
             cut = _last_start(text, layout)
             if not cut and len(text) >= walk_at:
                 cut, walk_at = _walk(text), 2 * len(text)
@@ -90,7 +90,7 @@ class TraceText:
                 break
             self.size_bytes += len(block)
             text += block
-        yield from self._finish(text, layout or NO_LAYOUT, offset)
+        yield from self._finish(text, layout or learn_layout(text, complete=True) or NO_LAYOUT, offset)
 
     def _seek_events(self, blocks: Iterator[bytes]) -> bytes | None:
         head = b""

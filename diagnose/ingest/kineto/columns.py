@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -26,6 +26,12 @@ class Names(dict[str, int]):
     def __missing__(self, name: str) -> int:
         code = self[name] = len(self)
         return code
+
+    def order(self) -> NDArray[np.int64]:
+        """For each code the place of its name in the order of the alphabet."""
+        places = np.empty(len(self), np.int64)
+        places[[self[name] for name in sorted(self)]] = np.arange(len(self))
+        return places
 
 
 class Threads(dict[object, int]):
@@ -64,15 +70,16 @@ class CallColumns:
         ref = np.full(len(start_ns), -1, np.int64) if refs is None else np.array(refs, np.int64)
         self._parts.append((start_ns, dur_ns, np.array(names, np.int32), np.array(threads, np.int64), ref))
 
-    def calls(self) -> Calls:
-        """All rows ordered by start, longer first among equals, so that parents precede children."""
-        columns = [_joined([part[index] for part in self._parts], dtype) for index, dtype in enumerate(_CALL_TYPES)]
+    def calls(self, name_order: NDArray[np.int64]) -> Calls:
+        """All rows ordered by start, longer first among equals, so that parents precede children, then by name."""
+        parts = [_joined([part[index] for part in self._parts], np.int64) for index in range(5)]
         self._parts.clear()
-        order = np.lexsort((-columns[1], columns[0])) if not _is_sorted(columns[0]) else slice(None)
-        return Calls(*(column[order] for column in columns))
+        calls = Calls(parts[0], parts[1], parts[2].astype(np.int32), parts[3], parts[4])
+        if _is_sorted(calls.start_ns):
+            return calls
+        return calls.take(np.lexsort((calls.thread, name_order[calls.name], -calls.dur_ns, calls.start_ns)))
 
 
-_CALL_TYPES = (np.int64, np.int64, np.int32, np.int64, np.int64)
 _ACTIVITY_TYPES = (np.int64, np.int64, np.int32, np.int8, np.int32, np.int64, np.int64, np.int64, np.int64, np.int32)
 
 
@@ -88,20 +95,21 @@ class ActivityColumns:
             self._parts.append((start_ns, dur_ns, rows))
 
     def activities(self) -> Activities:
-        """All rows ordered by start."""
-        columns: list[NDArray[np.int64]] = [
+        """All rows ordered by start; equal ones in an order that the file's has no part in."""
+        tables = [np.array(part[2], np.int64) for part in self._parts]
+        table = np.concatenate(tables) if tables else np.empty((0, 8), np.int64)
+        columns = [
             _joined([part[0] for part in self._parts], np.int64),
             _joined([part[1] for part in self._parts], np.int64),
         ]
-        tables = [np.array(part[2], np.int64) for part in self._parts]
-        table = np.concatenate(tables) if tables else np.empty((0, 8), np.int64)
+        columns += [table[:, index] for index in range(8)]
         self._parts.clear()
-        columns += [table[:, index].astype(dtype) for index, dtype in enumerate(_ACTIVITY_TYPES[2:])]
-        order = np.lexsort((columns[1], columns[0]))
-        return Activities(*(column[order] for column in columns))  # type: ignore[arg-type]
+        found = Activities._make(column.astype(dtype) for column, dtype in zip(columns, _ACTIVITY_TYPES, strict=True))
+        order = (found.correlation, found.signature, found.stream, found.dur_ns, found.start_ns)
+        return found.take(np.lexsort(order))
 
 
-def _joined(parts: Sequence[NDArray[np.int64] | NDArray[np.int32]], dtype: type) -> NDArray[np.int64]:
+def _joined(parts: Sequence[NDArray[Any]], dtype: type[np.int64]) -> NDArray[np.int64]:
     return np.concatenate(parts).astype(dtype, copy=False) if parts else np.empty(0, dtype)
 
 

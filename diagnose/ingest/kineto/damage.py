@@ -34,7 +34,7 @@ _EXPLAIN: dict[str, tuple[IssueSeverity, str]] = {
 class Damage(NamedTuple):
     """One kind of damage: how often, and one example with its place."""
 
-    count: int
+    times: int
     example: str
     offset: int | None
 
@@ -55,7 +55,7 @@ class DamageLog(dict[str, Damage]):
             _EXPLAIN[kind]
             self[kind] = Damage(count, example, offset)
         else:
-            self[kind] = old._replace(count=old.count + count)
+            self[kind] = old._replace(times=old.times + count)
 
     def issues(self, path: str) -> list[Issue]:
         """One issue a kind, in the order of their names."""
@@ -63,7 +63,7 @@ class DamageLog(dict[str, Damage]):
             Issue(
                 kind,
                 _EXPLAIN[kind][0],
-                damage.count,
+                damage.times,
                 ": ".join(filter(None, (_EXPLAIN[kind][1], damage.example))),
                 path,
                 damage.offset,

@@ -208,8 +208,8 @@ class Decoder:
         picked = chosen["device"]
         self.activities.add(start_ns[picked], dur_ns[picked], activity_rows)
         for kind, columns in (
-            ("runtime", self.runtime), ("operator", self.operators), ("annotation", self.annotations), ("python", self.python_calls),
-            ("overhead", self.python_calls),
+            ("runtime", self.runtime), ("operator", self.operators), ("annotation", self.annotations),
+            ("python", self.python_calls), ("overhead", self.python_calls),
         ):  # fmt: skip
             if picked := chosen[kind]:
                 prefix = OVERHEAD if kind == "overhead" else ""

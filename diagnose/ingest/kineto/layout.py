@@ -75,10 +75,11 @@ def closing(text: bytes, depth: int) -> int | None:
     return None
 
 
-def learn_layout(text: bytes) -> Layout | None:
-    """The layout of the events in ``text``, which starts inside the list; None with fewer than two events.
+def learn_layout(text: bytes, *, complete: bool) -> Layout | None:
+    """The layout of the events in ``text``, which starts inside the list; None while fewer than two were seen.
 
-    Damaged events at its start are passed over.
+    ``complete`` says that nothing follows. Damaged events at the start are passed over: those that have no end though
+    all of the text is there, or a million bytes of it.
     """
     position = text.find(b"{")
     best: tuple[int, Layout] | None = None
@@ -88,12 +89,15 @@ def learn_layout(text: bytes) -> Layout | None:
         if position < 0:
             break
         end = object_end(text, position, _EVENT_LIMIT_BYTES)
-        follow = _NEXT_EVENT.match(text, end) if end is not None else None
-        if end is None or follow is None:
+        if end is None:
             failures += 1
-            other = _SOME_EVENT.search(text, position + 1) if failures < _SAMPLE_FAILURES else None
+            is_damaged = complete or len(text) - position > _EVENT_LIMIT_BYTES
+            other = _SOME_EVENT.search(text, position + 1) if is_damaged and failures < _SAMPLE_FAILURES else None
             position = other.start() if other else -1
             continue
+        follow = _NEXT_EVENT.match(text, end)
+        if follow is None:
+            break
         for layout in _candidates(text, position, end, follow):
             if layout.separator in counted:
                 continue

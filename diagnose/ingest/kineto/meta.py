@@ -27,7 +27,8 @@ _SALVAGE_BYTES = 1 << 20
 
 class Metadata(NamedTuple):
     """All top-level keys but the events; ``kinds`` of damage that were mended; ``sound`` False when keys had to be
-    searched for; ``extra`` is text behind the end of the document."""
+    searched for; ``extra`` is text behind the end of the document.
+    """
 
     values: dict[str, Any]
     kinds: Mapping[str, int]

@@ -10,7 +10,7 @@ from diagnose.ingest.kineto.decode import Decoder
 from diagnose.ingest.kineto.meta import Metadata, parse_metadata, says_no_device, trace_header
 from diagnose.ingest.kineto.neighbours import place_uncategorised
 from diagnose.ingest.kineto.sanity import reference, sound_activities, sound_calls
-from diagnose.store.rank_trace import RankTrace
+from diagnose.store.rank_trace import Calls, RankTrace
 
 if TYPE_CHECKING:
     from diagnose.ingest.base import Source
@@ -89,7 +89,7 @@ def _note_document(decoder: Decoder, text: TraceText, metadata: Metadata, damage
         note("extra_data", metadata.extra[:80])
 
 
-def _host(trace: RankTrace) -> tuple[object, ...]:
+def _host(trace: RankTrace) -> tuple[Calls, ...]:
     return trace.runtime, trace.operators, trace.annotations
 
 
@@ -112,8 +112,9 @@ def _assemble(decoder: Decoder, metadata: Metadata) -> RankTrace:
     base = header.base_ns
     window = decoder.window
     activities = decoder.activities.activities()
-    runtime, operators = decoder.runtime.calls(), decoder.operators.calls()
-    annotations, python_calls = decoder.annotations.calls(), decoder.python_calls.calls()
+    order = decoder.names.order()
+    runtime, operators = decoder.runtime.calls(order), decoder.operators.calls(order)
+    annotations, python_calls = decoder.annotations.calls(order), decoder.python_calls.calls(order)
     host = reference((operators, runtime, annotations, python_calls))
     return RankTrace(
         header=header,

@@ -21,7 +21,7 @@ _MOST_DIMS_BYTES = 4096
 
 
 class RowBuilder:
-    """Builds rows of one file; ``comm_args`` collects what rows refer to, ``ranks`` what communication says of this rank."""
+    """Builds rows of one file; ``comm_args`` is what rows refer to, ``ranks`` what communication says of this rank."""
 
     def __init__(self, names: Names, threads: Threads) -> None:
         self.comm_args: list[CommArgs] = []

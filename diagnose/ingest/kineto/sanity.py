@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from diagnose.store.rank_trace import UNKNOWN, Activities, Calls
+from diagnose.store.rank_trace import UNKNOWN
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
+
+    from diagnose.store.rank_trace import Activities, Calls
 
 Note = Callable[[str, str, int], None]
 """Takes kind, example and count of a problem."""
@@ -67,7 +69,7 @@ def sound_activities(activities: Activities, base_ns: int, host: Reference | Non
         _report(note, "time_out_of_range", far, activities)
         keep &= ~far
     if not keep.all():
-        activities = Activities(*(column[keep] for column in activities))
+        activities = activities.take(keep)
     activities = _cut_impossible(activities, note)
     activities = _cut_after_profile(activities, host, note)
     return activities._replace(start_ns=activities.start_ns + base_ns)
@@ -87,7 +89,7 @@ def sound_calls(calls: Calls, base_ns: int, host: Reference | None, note: Note) 
             note("time_out_of_range", f"a host event at {int(start[far & ~clamped][0])} ns", count)
         lost |= far
     if lost.any():
-        calls = Calls(*(column[~lost] for column in calls))
+        calls = calls.take(~lost)
     negative = (calls.dur_ns < 0) & (calls.dur_ns != UNKNOWN)
     if count := int(negative.sum()):
         note("negative_duration", f"a host event of {int(calls.dur_ns[negative][0])} ns", count)
@@ -100,7 +102,8 @@ def sound_calls(calls: Calls, base_ns: int, host: Reference | None, note: Note) 
 def _plausible_ends(calls: Calls, middle: int) -> NDArray[np.int64]:
     near = (calls.start_ns != UNKNOWN) & (np.abs(np.maximum(calls.start_ns, -_DAY_NS) - middle) <= _DAY_NS)
     near &= (calls.dur_ns >= 0) & (calls.dur_ns <= _DAY_NS)
-    return calls.start_ns[near] + calls.dur_ns[near]
+    ends: NDArray[np.int64] = calls.start_ns[near] + calls.dur_ns[near]
+    return ends
 
 
 def _cut_impossible(activities: Activities, note: Note) -> Activities:
@@ -119,7 +122,7 @@ def _cut_impossible(activities: Activities, note: Note) -> Activities:
     cut[order[places]] = start[places + 1] - start[places]
     note(
         "impossible_duration",
-        f"{int(dur[places[0]])} ns, though the next activity of its stream starts after {int(cut[order[places[0]]])} ns",
+        f"{int(dur[places[0]])} ns, though its stream goes on after {int(cut[order[places[0]]])} ns",
         len(places),
     )
     return activities._replace(dur_ns=cut)

@@ -42,10 +42,12 @@ def times_ns(values: Sequence[object]) -> NDArray[np.int64]:
         column = np.array(values, dtype=object)
     if column.dtype.kind == "i":
         inside = np.abs(column) < _MAX_US
-        return np.where(inside, np.where(inside, column, 0) * 1000, UNKNOWN)
+        result: NDArray[np.int64] = np.where(inside, np.where(inside, column, 0) * 1000, UNKNOWN)
+        return result
     if column.dtype.kind == "f" and np.abs(column).max() < EXACT_LIMIT_US:
         whole = np.floor(column)  # exact, as is the difference: only it is rounded
-        return whole.astype(np.int64) * 1000 + np.rint((column - whole) * 1000).astype(np.int64)
+        exact: NDArray[np.int64] = whole.astype(np.int64) * 1000 + np.rint((column - whole) * 1000).astype(np.int64)
+        return exact
     if any(isinstance(value, float) and abs(value) >= EXACT_LIMIT_US for value in values):
         raise InexactTimeError
     return np.array([_one(value) for value in values], np.int64)

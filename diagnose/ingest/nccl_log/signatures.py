@@ -296,6 +296,4 @@ def _refined(match: Match, message: str) -> Match:
         return Match(code, "fact" if "non-fatal" in message else "cause", match.fields)
     if match.code == "connect_failed" and "failed" not in message and "exceeded" not in message:
         return Match("connect_retry", "fact", match.fields)
-    if match.code == "connect_retry":
-        match.fields.pop("subject", None)
     return match

@@ -152,7 +152,6 @@ def with_part(entity: str, counter: Counter) -> str:
     return f"{entity}/{counter.part}" if counter.part else entity
 
 
-LINK_STATES = {"active": 1.0, "4: active": 1.0}
 _RATE = re.compile(r"([\d.]+)\s*(?:Gb/s(?:ec)?|Gbps)?", re.IGNORECASE)
 
 

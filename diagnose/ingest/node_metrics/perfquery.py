@@ -51,7 +51,6 @@ TOOL_NAMES: dict[str, Counter] = {
 
 _HEAD = re.compile(r"^#?\s*Port (?:extended )?counters:?.*?Lid (\d+)(?:\s*\([^)]*\))? port (\d+)", re.IGNORECASE)
 _DOTTED = re.compile(r"^([A-Za-z0-9]+):\.+\s*(0x[0-9a-fA-F]+|\d+)\s*$")
-_ERRORS_FOR = re.compile(r'^Errors for (?:0x[0-9a-fA-F]+ )?"?([^"]*?)"?\s*$')
 _QUERY_PORT = re.compile(r"^\s*GUID (0x[0-9a-fA-F]+) port (\w+):(.*)$")
 _QUERY_ITEM = re.compile(r"\[(\w+) == (\d+)")
 _PM_HEAD = re.compile(r"Port=(\d+)\s+Lid=(0x[0-9a-fA-F]+)\s+GUID=(0x[0-9a-fA-F]+).*?Port Name=(\S+)")
@@ -133,4 +132,4 @@ class IbdiagnetPm(TextFormat):
 
 def _pm_counter(name: str) -> Counter | None:
     plain = name.removesuffix("_extended").replace("_counter", "").replace("pkts", "packets")
-    return PORT_COUNTERS.get(plain) or PORT_COUNTERS.get(plain.replace("link_error_recovery", "link_error_recovery"))
+    return PORT_COUNTERS.get(plain)

@@ -137,8 +137,6 @@ coll.kernel_latency_avg,coll.kernel_latency_min,coll.kernel_latency_max,coll.ker
 up bool gauge
 """)
 
-DURATION_SUFFIX = "_seconds_total"
-
 
 def describe(name: str) -> Metric:
     """The entry of a canonical name; a foreign name is a raw gauge, or a raw counter when it ends in ``_total``."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from diagnose.report.parts.charts import charts
 from diagnose.report.parts.network import network
 from diagnose.report.parts.what_if import what_if
+from diagnose.report.sections.transports import transports
 
 if TYPE_CHECKING:
     from diagnose.analysis.summary import JobSummary
@@ -16,4 +17,4 @@ if TYPE_CHECKING:
 
 def extra_sections(tables: Tables, config: Config, job: JobSummary | None) -> dict[str, Any]:
     """The sections by their key in the report."""
-    return {"network": network(tables), "charts": charts(tables), "what_if": what_if(tables, config, job)}
+    return {"network": network(tables), "charts": charts(tables), "what_if": what_if(tables, config, job), "transports": transports(tables)}
