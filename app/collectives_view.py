@@ -28,7 +28,8 @@ def groups(document: Document) -> pl.DataFrame:
         size = "size unknown" if row.msg_bytes is None else format_bytes(row.msg_bytes)
         name = f"{row.collective}, {row.process_group or 'group not named'} of {row.group_size or '?'}, {row.dtype or 'type unknown'}, {size}"
         for order, (part, value) in enumerate(((WAIT, row.wait_ns), (TRANSFER, row.transfer_ns))):
-            rows.append({"group": name, "part": part, "ns": float(value or 0), "order": order, "count": row.count})
+            if value is not None:
+                rows.append({"group": name, "part": part, "ns": float(value), "order": order, "count": row.count})
     frame = pl.DataFrame(rows, schema={"group": pl.String, "part": pl.String, "ns": pl.Float64, "order": pl.Int32, "count": pl.Int64})
     return frame.group_by("group", "part", "order", maintain_order=True).agg(pl.col("ns").max(), pl.col("count").sum())
 

@@ -116,7 +116,7 @@ def choose(param: str, value: object) -> None:
 def _take_address(name: str, param: str, options: Sequence[Any]) -> None:
     asked = in_address(param)
     seen = f"{name}:seen"
-    if asked is not None and st.session_state.get(seen) != asked:
+    if asked is not None and (name not in st.session_state or st.session_state.get(seen) != asked):
         st.session_state[seen] = asked
         match = next((option for option in options if str(option) == asked), None)
         if match is not None:

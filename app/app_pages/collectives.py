@@ -32,8 +32,11 @@ else:
 
 st.subheader("Waiting and transfer per call", anchor=False)
 groups = collectives_view.groups(document)
-st.altair_chart(charts_comm.wait_transfer(groups), alt="Median waiting and transfer per call of each group", key=state.key("groups"))
-st.caption(f"The {collectives_view.MOST_GROUPS} dearest kinds. Waiting: the mean member's time until the last one came; transfer: the shortest member's time.")
+if groups.is_empty():
+    frame.empty("Not known", "Members of every collective are missing, so waiting and transfer cannot be told apart.", "traces of every rank of the groups")
+else:
+    st.altair_chart(charts_comm.wait_transfer(groups), alt="Median waiting and transfer per call of each group", key=state.key("groups"))
+    st.caption(f"The {collectives_view.MOST_GROUPS} dearest kinds. Waiting: the mean member's time until the last one came; transfer: the shortest member's time.")
 with st.expander("As a table"):
     frame.table(collectives_view.table(document), key=state.key("table"), alt="Collectives by group, kind and size")
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from diagnose.findings.checks import BUILTIN
 from diagnose.findings.facts import Facts
 from diagnose.findings.job import summary_of
+from diagnose.findings.relate import related
 from diagnose.findings.rules import RuleBook
 from diagnose.findings.verdict import Verdict, judge
 from diagnose.model import SEVERITIES, Finding, NotChecked
@@ -40,7 +41,7 @@ def evaluate(tables: Tables, config: Config, rules: RuleBook | None = None) -> E
                 findings.append(item)
             else:
                 open_questions.setdefault(item.question, item)
-    findings = _ordered(findings)
+    findings = _ordered(related(findings))
     return Evaluation(findings, list(open_questions.values()), judge(facts, job, findings), job)
 
 

@@ -127,35 +127,38 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RuleBook:
-    """All rules by code, thresholds as configured.
+    """All rules by code, thresholds as configured. A rule file is read when its rule is first used.
 
     Raises:
         RuleError: a rule file is wrong, or an override names a rule or threshold that does not exist.
     """
 
     def __init__(self, overrides: Mapping[str, Mapping[str, Mapping[str, float]]] | None = None) -> None:
-        self._rules = {rule.code: rule for rule in _load(resources.files("diagnose.findings").joinpath("rules"))}
+        self._files = {item.name.removesuffix(".yaml"): item for item in _rule_files(resources.files("diagnose.findings").joinpath("rules"))}
+        self._rules: dict[str, Rule] = {}
         for code, thresholds in (overrides or {}).items():
             self._rules[code] = _override(self[code], thresholds)
 
     def __getitem__(self, code: str) -> Rule:
-        if code not in self._rules:
+        if code not in self._files:
             raise RuleError(f"there is no rule {code!r}; `diagnose rules` lists them all")
+        if code not in self._rules:
+            self._rules[code] = _checked(self._files[code])
         return self._rules[code]
 
     def __contains__(self, code: str) -> bool:
-        return code in self._rules
+        return code in self._files
 
     def __iter__(self) -> Iterator[Rule]:
-        return iter(sorted(self._rules.values(), key=lambda rule: rule.code))
+        return iter([self[code] for code in sorted(self._files)])
 
 
-def _load(folder: Traversable) -> Iterator[Rule]:
+def _rule_files(folder: Traversable) -> Iterator[Traversable]:
     for item in sorted(folder.iterdir(), key=lambda entry: entry.name):
         if item.is_dir():
-            yield from _load(item)
+            yield from _rule_files(item)
         elif item.name.endswith(".yaml"):
-            yield _checked(item)
+            yield item
 
 
 def _checked(item: Traversable) -> Rule:

@@ -19,6 +19,7 @@ from diagnose.model import Issue
 from diagnose.pipeline.cross import analyse_across
 from diagnose.pipeline.engine import Engine, LocalEngine, Progress
 from diagnose.pipeline.identify import Identified, Member, identify, load_host_map
+from diagnose.pipeline.join_hosts import join_hosts
 from diagnose.pipeline.result import MapTask, SourceResult
 from diagnose.store.schema import SCHEMA_VERSION
 from diagnose.store.writer import StoreWriter
@@ -66,6 +67,7 @@ def build_run(
         _write_sources(writer, identified)
         _write_traces(writer, identified.members)
         _write_records(writer, identified.results)
+        join_hosts(writer, host_map)
         _write_run(writer, identified, config, options.name or run_name(paths))
         analyse_across(writer, identified.members, config)
         return writer.publish()

@@ -93,6 +93,14 @@ class StoreWriter:
         finally:
             self._connection.unregister("owners")
 
+    def update_hosts(self, name: str, found: pl.DataFrame) -> None:
+        """Set the host of rows that have none from (source, found)."""
+        self._connection.register("found_hosts", found)
+        try:
+            self._execute(f'UPDATE main."{name}" AS t SET host = f.found FROM found_hosts AS f WHERE t.host IS NULL AND t.source = f.source')
+        finally:
+            self._connection.unregister("found_hosts")
+
     def replace(self, name: str, frame: pl.DataFrame) -> None:
         """Put a frame in the place of a table's rows."""
         self._execute(f'DELETE FROM main."{name}"')

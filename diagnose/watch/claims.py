@@ -69,6 +69,13 @@ def acquire(folder: Path, name: str, *, lease_s: float) -> Claim | None:
     return Claim(path, lease_s)
 
 
+def sweep(folder: Path, *, lease_s: float) -> None:
+    """Remove claims that nobody holds; whoever is taking one over creates another and does not need it."""
+    for path in folder.iterdir():
+        if not _alive(path, lease_s):
+            path.unlink(missing_ok=True)
+
+
 def _numbers(folder: Path, name: str) -> dict[int, Path]:
     found = {}
     for path in folder.glob(f"{name}.*"):

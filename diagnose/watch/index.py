@@ -68,10 +68,11 @@ def page(records: Sequence[Record], places: Places) -> str:
     environment.filters |= {"clean": clean, "ns": format_ns}
     newest = current(records)
     jobs = sorted({record.job for record in newest})
-    return environment.get_template("watch/index.html.j2").render(
+    text: str = environment.get_template("watch/index.html.j2").render(
         version=__version__, jobs=[_job(job, [record for record in newest if record.job == job], places) for job in jobs],
         failed=_failed(places), words=WORDS, replaced=len(records) - len(newest), total=len(newest),
     )  # fmt: skip
+    return text if text.endswith("\n") else text + "\n"
 
 
 def _job(job: str, records: Sequence[Record], places: Places) -> dict[str, Any]:

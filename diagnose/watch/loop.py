@@ -71,6 +71,8 @@ class Watcher:
     def look(self) -> Look:
         """Take every finished run that nobody has, one after the other."""
         self.places.make()
+        self.places.sweep(older_s=self.options.lease_s)
+        claims.sweep(self.places.claims, lease_s=self.options.lease_s)
         found: dict[str, list[str]] = {"failed": [], "set_aside": [], "waiting": [], "busy": []}
         published = []
         for run in self._runs():
@@ -148,6 +150,7 @@ class Watcher:
             self._events.log(f"{run.name}: {error}")
             return "waiting"
         if self.places.done(run.name, key.key):
+            attempts.succeeded(self.places, key.key)  # a crash may have come between publishing and this
             write_whole(seen, stamp.encode())
             return "done"
         if attempts.set_aside(self.places, key.key, most=self.options.failures):

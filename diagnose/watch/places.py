@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import time
 from pathlib import Path
 from typing import NamedTuple
 
@@ -76,10 +77,23 @@ class Places(NamedTuple):
         """Whether the run was published, whatever retention did to it since."""
         return (self.folder(name, key) / "record.json").is_file() or (self.retired / f"{key}.json").is_file()
 
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        """All folders."""
+        return self.out, self.runs, self.retired, self.claims, self.attempts, self.failed, self.sent, self.seen, self.work
+
     def make(self) -> None:
         """Create the folders."""
-        for folder in (self.runs, self.retired, self.claims, self.attempts, self.failed, self.sent, self.seen, self.work):
+        for folder in self.folders:
             folder.mkdir(parents=True, exist_ok=True)
+
+    def sweep(self, *, older_s: float) -> None:
+        """Remove half-written files that a killed watcher left."""
+        for folder in self.folders:
+            for path in folder.glob(".*.tmp"):
+                with contextlib.suppress(OSError):
+                    if time.time() - path.stat().st_mtime > older_s:
+                        path.unlink()
 
 
 def slug(name: str) -> str:

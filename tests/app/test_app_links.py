@@ -67,7 +67,7 @@ def test_rank_and_kernel_stand_in_the_address(open_app):
     assert rank.value == 9
     assert "host gpu-r01n03" in texts(session)
     rank.set_value(2).run()
-    assert session.query_params["rank"] == ["2"]
+    assert session.query_params["rank"] == "2"
 
 
 @pytest.mark.parametrize("value", ["999999", "-1", "x", "1;DROP TABLE run", "9" * 40])
@@ -99,7 +99,7 @@ def test_choosing_another_run_changes_the_address_and_drops_the_old_ranks(open_a
     session.query_params["rank"] = "9"
     session.run()
     run_box(session).set_value("healthy").run()
-    assert session.query_params["run"] == ["healthy"]
+    assert session.query_params["run"] == "healthy"
     assert "rank" not in session.query_params
     assert not session.exception
 
@@ -145,10 +145,8 @@ def test_two_sessions_see_a_replaced_store_at_once(stores, tmp_path, open_app):
     store = tmp_path / "job.duckdb"
     write_store(store, ranks=4, steps=4, slow_rank=1, slower_by=0.2)
     first, second = open_app(root=tmp_path, run="job"), open_app("ranks", root=tmp_path, run="job")
-    before = report_of(store)
-    assert f"**{before.verdict.text.split('.')[0][:30]}" not in ""
-    assert str(before.step_time.breakdown.blocking_comm_ns) is not None
     old = texts(first)
+    assert report_of(store).verdict.text.split(". ")[0] in old
     # As a later analysis would: a new file moved into the old one's place.
     for number, slower in enumerate((0.6, 0.9)):
         write_store(tmp_path / "new.tmp", ranks=8, steps=5, slow_rank=2, slower_by=slower)

@@ -16,7 +16,6 @@ from conftest import APP
 
 from diagnose.cli import app as command
 from diagnose.errors import StoreError, UsageError
-from diagnose.store.writer import StoreWriter
 
 
 @pytest.fixture
@@ -120,4 +119,3 @@ def test_stores_are_never_written(stores, open_app):
     before = {path.name: catalog.fingerprint(path) for path in stores.glob("*.duckdb")}
     open_app("runs")
     assert {path.name: catalog.fingerprint(path) for path in stores.glob("*.duckdb")} == before
-    assert StoreWriter is not None

@@ -11,7 +11,7 @@ from nccl_log_support import FORMATS, SHARED
 
 from diagnose.analysis.comm_audit import node_links
 from diagnose.ingest import nccl_log
-from diagnose.report.sections.transports import transports
+from diagnose.report.parts.transports import transports
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,7 +10,7 @@ from diagnose.analysis.node_metrics.correlate import evidence_for
 from diagnose.analysis.node_metrics.load import host_aliases, run_window, summaries
 from diagnose.ingest.node_metrics import FORMATS
 from diagnose.ingest.training_log import FORMATS as LOGS
-from diagnose.report.nodes import nodes
+from diagnose.report.parts.nodes import nodes
 
 LAB = DATA / "lab"
 pytestmark = pytest.mark.skipif(not LAB.is_dir(), reason="the recorded runs are not here (../shared/data/lab)")

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from typing import TYPE_CHECKING
 
 import pytest
@@ -59,10 +60,12 @@ def test_mail_goes_out_over_a_real_server(room: Room, lay: Lay, monkeypatch: pyt
             letters.append(envelope)
             return "250 OK"
 
-    controller = controller_module.Controller(Keep(), hostname="127.0.0.1", port=0)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    controller = controller_module.Controller(Keep(), hostname="127.0.0.1", port=port)
     controller.start()
     try:
-        port = controller.server.sockets[0].getsockname()[1]
         address = f"mailto://127.0.0.1:{port}/?from=diagnose@example.org&to=ops@example.org&smtp=127.0.0.1&mode=insecure"
         series(lay, 1, 1.2)
         monkeypatch.setenv(VARIABLE, address)
@@ -79,7 +82,7 @@ def test_mail_goes_out_over_a_real_server(room: Room, lay: Lay, monkeypatch: pyt
 def test_what_a_service_refuses_is_sent_at_the_next_look(room: Room, lay: Lay, receiver: Receiver) -> None:
     services = load_services(None, {VARIABLE: receiver.address})
     series(lay, 1, 1.2)
-    receiver.answers += [500] * 4
+    receiver.answers.extend([500] * 4)
     look = room.watcher(services, notify=True).look()
     receiver.answers.clear()
     assert look.unsent

@@ -23,6 +23,8 @@ _BLANK = b" \t\r\n"
 _LIST_END = re.compile(rb'\}\s*(?=\]\s*(?:,\s*"[^"]+"\s*:|\}|$))')
 _AFTER_EVENT = re.compile(rb"\s*(?:[,\]]|$)")
 _MAX_LIST_ENDS = 50
+_MOST_STARTS = 64
+_EVENT_BYTES = 1 << 20
 
 
 class Chunk(NamedTuple):
@@ -124,9 +126,22 @@ class TraceText:
 
 
 def _last_start(text: bytes, layout: Layout | None) -> int:
-    """Where the last event of the text starts, everything before it being whole; 0 when that cannot be seen."""
-    found = -1 if layout is None else text.rfind(layout.separator)
-    return 0 if layout is None or found < 0 else found + len(layout.separator) - len(layout.open)
+    """Where one of the last events of the text starts, everything before it being whole; 0 when none can be seen.
+
+    Objects inside an event may look like one: what is taken for an event is whole and has a phase and a process.
+    """
+    if layout is None:
+        return 0
+    found = len(text)
+    for _ in range(_MOST_STARTS):
+        found = text.rfind(layout.separator, 0, found)
+        if found < 0:
+            return 0
+        start = found + len(layout.separator) - len(layout.open)
+        end = object_end(text, start, _EVENT_BYTES)
+        if end is not None and text.find(b'"ph"', start, end) > 0 and text.find(b'"pid"', start, end) > 0:
+            return start
+    return 0
 
 
 def _split(text: bytes, layout: Layout, offset: int) -> Chunk:

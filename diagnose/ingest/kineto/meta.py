@@ -50,6 +50,7 @@ def parse_metadata(header: bytes, trailer: bytes, *, is_list: bool) -> Metadata:
     extra = b"" if end is None else trailer[end:].strip(b" \t\r\n\0")
     if is_list:
         return Metadata({}, {}, sound=True, extra=extra)
+    header = header.removeprefix(b"\xef\xbb\xbf")
     document = header + (trailer[:end] if trailer else b"]}")
     value = _decoded(document)
     if value is not None:
@@ -57,7 +58,8 @@ def parse_metadata(header: bytes, trailer: bytes, *, is_list: bool) -> Metadata:
     for text in (document, header + trailer):
         mended, kinds = repaired(text)
         if (value := _decoded(mended)) is not None:
-            return Metadata(value, kinds, sound=True, extra=extra if text is document else b"")
+            lost = {key: found for key, found in _search(text).items() if key not in value}
+            return Metadata({**value, **lost}, kinds, sound=not lost, extra=extra if text is document else b"")
     return Metadata(_search(header + trailer), {}, sound=False, extra=b"")
 
 

@@ -23,6 +23,9 @@ _DAY_NS = 86_400_000_000_000
 _SYSTEMATIC_RATIO = 0.05
 """Damage hits a few records; where more of them overlap, steps lie on one another, and each is as long as it says."""
 
+_LONGEST_NS = 1 << 60
+"""36 years, so that an end still fits 64 bits."""
+
 _IMPOSSIBLE_OVERLAP_NS = 100_000_000
 """Programmatic launches overlap by microseconds and replayed graphs by some more; a tenth of a second on one stream
 is a record whose end was never written."""
@@ -39,11 +42,11 @@ class Reference(NamedTuple):
 
 def reference(host: Sequence[Calls]) -> Reference | None:
     """From the kind of host event there is most of; None for files without any."""
-    largest = max(host, key=lambda calls: len(calls.start_ns))
+    largest = max(host, key=lambda calls: int((calls.start_ns > 0).sum()))
     known = largest.start_ns[(largest.start_ns != UNKNOWN) & (largest.start_ns >= 0)]
     if not len(known):
         return None
-    middle = int(np.median(known))
+    middle = int(np.median(known[known > 0])) if (known > 0).any() else 0
     ends = [int(end.max()) for calls in host if len(end := _plausible_ends(calls, middle))]
     return Reference(middle, max(ends, default=middle))
 
@@ -70,6 +73,7 @@ def sound_activities(activities: Activities, base_ns: int, host: Reference | Non
         keep &= ~far
     if not keep.all():
         activities = activities.take(keep)
+    activities = activities._replace(dur_ns=np.minimum(activities.dur_ns, _LONGEST_NS))
     activities = _cut_impossible(activities, note)
     activities = _cut_after_profile(activities, host, note)
     return activities._replace(start_ns=activities.start_ns + base_ns)

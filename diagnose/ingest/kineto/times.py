@@ -41,7 +41,7 @@ def times_ns(values: Sequence[object]) -> NDArray[np.int64]:
     except (ValueError, OverflowError):
         column = np.array(values, dtype=object)
     if column.dtype.kind == "i":
-        inside = np.abs(column) < _MAX_US
+        inside = (column < _MAX_US) & (column > -_MAX_US)
         result: NDArray[np.int64] = np.where(inside, np.where(inside, column, 0) * 1000, UNKNOWN)
         return result
     if column.dtype.kind == "f" and np.abs(column).max() < EXACT_LIMIT_US:

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from diagnose.report.parts.charts import charts
 from diagnose.report.parts.network import network
+from diagnose.report.parts.node_rows import node_rows
 from diagnose.report.parts.what_if import what_if
-from diagnose.report.sections.transports import transports
+from diagnose.report.parts.transports import transports
 
 if TYPE_CHECKING:
     from diagnose.analysis.summary import JobSummary
@@ -17,4 +18,8 @@ if TYPE_CHECKING:
 
 def extra_sections(tables: Tables, config: Config, job: JobSummary | None) -> dict[str, Any]:
     """The sections by their key in the report."""
-    return {"network": network(tables), "charts": charts(tables), "what_if": what_if(tables, config, job), "transports": transports(tables)}
+    pictures = charts(tables)
+    rows = node_rows(tables)
+    if rows:
+        pictures = {**(pictures or {}), "nodes": rows}
+    return {"network": network(tables), "charts": pictures, "what_if": what_if(tables, config, job), "transports": transports(tables)}

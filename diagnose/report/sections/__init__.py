@@ -1,1 +1,0 @@
-"""Sections of the JSON report, one module each."""
