@@ -19,11 +19,25 @@ ROOT_VARIABLE, CONFIG_VARIABLE = "DIAGNOSE_APP_ROOT", "DIAGNOSE_APP_CONFIG"
 
 @click.command()
 @click.argument("store", type=click.Path(path_type=Path), default=Path(), required=False)
-@click.option("--port", type=click.IntRange(1, 65535), default=DEFAULT_PORT, show_default=True, help="Port to listen on.")
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on; anything but this machine needs --allow-network.")
-@click.option("--allow-network", is_flag=True, help="Let other machines connect: everyone who reaches the port reads every run.")
+@click.option(
+    "--port", type=click.IntRange(1, 65535), default=DEFAULT_PORT, show_default=True, help="Port to listen on."
+)
+@click.option(
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    help="Address to listen on; anything but this machine needs --allow-network.",
+)
+@click.option(
+    "--allow-network", is_flag=True, help="Let other machines connect: everyone who reaches the port reads every run."
+)
 @click.option("--open", "open_browser", is_flag=True, help="Open a browser on this machine.")
-@click.option("--config", "config_path", type=click.Path(path_type=Path, dir_okay=False), help="Configuration (default: nearest diagnose.yaml).")
+@click.option(
+    "--config",
+    "config_path",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Configuration (default: nearest diagnose.yaml).",
+)
 def app(store: Path, port: int, host: str, allow_network: bool, open_browser: bool, config_path: Path | None) -> None:
     """Open the dashboard of STORE: one run store, or a folder of them (default: this folder).
 
@@ -36,12 +50,17 @@ def app(store: Path, port: int, host: str, allow_network: bool, open_browser: bo
     if importlib.util.find_spec("streamlit") is None or importlib.util.find_spec("altair") is None:
         raise UsageError("the dashboard needs its extra: pip install 'diagnose-training[app]'")
     if not _is_loopback(host) and not allow_network:
-        raise UsageError(f"--host {host} lets other machines read every run here, without a password; add --allow-network if that is meant")
+        raise UsageError(
+            f"--host {host} lets other machines read every run here, without a password; add --allow-network if that is meant"
+        )
     load_config(config_path)  # a mistake in it is told here, not in a browser
     environment = {**os.environ, ROOT_VARIABLE: str(store.resolve())}
     if config_path is not None:
         environment[CONFIG_VARIABLE] = str(config_path.resolve())
-    click.echo(f"Dashboard of {store.resolve()}: http://{'localhost' if _is_loopback(host) else host}:{port} (Ctrl-C ends it)", err=True)
+    click.echo(
+        f"Dashboard of {store.resolve()}: http://{'localhost' if _is_loopback(host) else host}:{port} (Ctrl-C ends it)",
+        err=True,
+    )
     if _is_loopback(host):
         click.echo(f"From another machine: ssh -N -L {port}:127.0.0.1:{port} {socket.gethostname()}", err=True)
     sys.stderr.flush()

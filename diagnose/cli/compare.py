@@ -23,17 +23,59 @@ _STORE = click.Path(path_type=Path)
 
 @click.command()
 @click.argument("runs", nargs=-1, required=True, type=_STORE)
-@click.option("--base", "bases", multiple=True, required=True, type=_STORE, help="Run store to compare with; repeatable, more are better.")
-@click.option("--margin", type=click.FloatRange(0, 1, min_open=True), default=0.02, show_default=True, help="Changes within this share of the step do not matter.")
-@click.option("--between-run-sd", type=click.FloatRange(0, 1, min_open=True), default=0.01, show_default=True, help="How much equal runs differ, where too few runs tell.")
-@click.option("--per-work", is_flag=True, help="Compare device time per unit of work (token, sample): size and batch may differ.")
-@click.option("--base-work", type=click.FloatRange(0, min_open=True), help="Units of work in a step of the base runs, where their logs do not say.")
-@click.option("--work", type=click.FloatRange(0, min_open=True), help="Units of work in a step of RUNS, where their logs do not say.")
+@click.option(
+    "--base",
+    "bases",
+    multiple=True,
+    required=True,
+    type=_STORE,
+    help="Run store to compare with; repeatable, more are better.",
+)
+@click.option(
+    "--margin",
+    type=click.FloatRange(0, 1, min_open=True),
+    default=0.02,
+    show_default=True,
+    help="Changes within this share of the step do not matter.",
+)
+@click.option(
+    "--between-run-sd",
+    type=click.FloatRange(0, 1, min_open=True),
+    default=0.01,
+    show_default=True,
+    help="How much equal runs differ, where too few runs tell.",
+)
+@click.option(
+    "--per-work", is_flag=True, help="Compare device time per unit of work (token, sample): size and batch may differ."
+)
+@click.option(
+    "--base-work",
+    type=click.FloatRange(0, min_open=True),
+    help="Units of work in a step of the base runs, where their logs do not say.",
+)
+@click.option(
+    "--work",
+    type=click.FloatRange(0, min_open=True),
+    help="Units of work in a step of RUNS, where their logs do not say.",
+)
 @click.option("--same-model", is_flag=True, help="Compare although kernels or traffic look like another model's.")
-@click.option("--format", "format_", type=click.Choice(FORMATS), default="text", show_default=True, help="Form of the report.")
+@click.option(
+    "--format", "format_", type=click.Choice(FORMATS), default="text", show_default=True, help="Form of the report."
+)
 @click.option("--output", default="-", show_default=True, help="File to write it to, - for stdout.")
-@click.option("--fail-on", type=click.Choice(("regression", "never")), default="never", show_default=True, help="Exit 1 with a confirmed regression.")
-@click.option("--config", "config_path", type=click.Path(path_type=Path, dir_okay=False), help="Configuration (default: nearest diagnose.yaml).")
+@click.option(
+    "--fail-on",
+    type=click.Choice(("regression", "never")),
+    default="never",
+    show_default=True,
+    help="Exit 1 with a confirmed regression.",
+)
+@click.option(
+    "--config",
+    "config_path",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Configuration (default: nearest diagnose.yaml).",
+)
 def compare(
     runs: tuple[Path, ...], bases: tuple[Path, ...], margin: float, between_run_sd: float, per_work: bool, base_work: float | None, work: float | None,
     same_model: bool, format_: str, output: str, fail_on: str, config_path: Path | None,
@@ -69,7 +111,9 @@ def _no_run_twice(paths: Sequence[Path]) -> None:
         raise UsageError(f"{min(twice)} is given twice: a run counts once")
 
 
-def _read(paths: Sequence[Path], config: Config, rules: RuleBook, work: float | None) -> tuple[list[RunFacts], list[list[Finding]]]:
+def _read(
+    paths: Sequence[Path], config: Config, rules: RuleBook, work: float | None
+) -> tuple[list[RunFacts], list[list[Finding]]]:
     from diagnose.analysis.compare.facts import Work, read_run
     from diagnose.findings.evaluate import evaluate
     from diagnose.store.reader import Store

@@ -66,7 +66,7 @@ def emit(document: Document, *, format_: str, output: str, fail_on: str, config:
     color = terminal and "NO_COLOR" not in os.environ
     text = render(
         document, format_, rules=RuleBook(config.thresholds), width=width, color=color, app_address=config.app_address
-    )  
+    )
     write(text, output)
     if any(finding.severity in _LEVELS[fail_on] for finding in document.findings):
         raise click.exceptions.Exit(1)

@@ -16,24 +16,85 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 
 @click.command()
 @click.argument("inbox", type=_FOLDER)
-@click.option("--out", required=True, type=_FOLDER, help="Folder for stores, reports, history and index; may be shared by watchers.")
-@click.option("--once", is_flag=True, help="Look once and end: for cron, timers, epilogs. Exit 2 when a run failed or an alert could not be sent.")
-@click.option("--depth", type=click.IntRange(0, 8), default=1, show_default=True, help="Folders between INBOX and a run; 0: INBOX is the run.")
-@click.option("--job-from", metavar="REGEX", help="Job of a run: first group in its path below INBOX (default: folders above it, else its name).")
+@click.option(
+    "--out",
+    required=True,
+    type=_FOLDER,
+    help="Folder for stores, reports, history and index; may be shared by watchers.",
+)
+@click.option(
+    "--once",
+    is_flag=True,
+    help="Look once and end: for cron, timers, epilogs. Exit 2 when a run failed or an alert could not be sent.",
+)
+@click.option(
+    "--depth",
+    type=click.IntRange(0, 8),
+    default=1,
+    show_default=True,
+    help="Folders between INBOX and a run; 0: INBOX is the run.",
+)
+@click.option(
+    "--job-from",
+    metavar="REGEX",
+    help="Job of a run: first group in its path below INBOX (default: folders above it, else its name).",
+)
 @click.option("--ready-file", metavar="NAME", help="A file of this name in a run's folder says that it is finished.")
-@click.option("--settle", "settle_s", type=click.FloatRange(0), default=60.0, show_default=True, metavar="SECONDS", help="A run is finished when no file changed for so long.")
-@click.option("--poll", "poll_s", type=click.FloatRange(0.05), default=30.0, show_default=True, metavar="SECONDS", help="Pause between looks.")
-@click.option("--lease", "lease_s", type=click.FloatRange(1), default=300.0, show_default=True, metavar="SECONDS", help="A claim of another machine ends when not renewed for so long.")
-@click.option("--failures", type=click.IntRange(1), default=3, show_default=True, help="Set a run aside after so many failures.")
-@click.option("--margin", type=click.FloatRange(0, 1, min_open=True), default=0.02, show_default=True, help="Changes within this share of the step do not matter.")
+@click.option(
+    "--settle",
+    "settle_s",
+    type=click.FloatRange(0),
+    default=60.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="A run is finished when no file changed for so long.",
+)
+@click.option(
+    "--poll",
+    "poll_s",
+    type=click.FloatRange(0.05),
+    default=30.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Pause between looks.",
+)
+@click.option(
+    "--lease",
+    "lease_s",
+    type=click.FloatRange(1),
+    default=300.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="A claim of another machine ends when not renewed for so long.",
+)
+@click.option(
+    "--failures", type=click.IntRange(1), default=3, show_default=True, help="Set a run aside after so many failures."
+)
+@click.option(
+    "--margin",
+    type=click.FloatRange(0, 1, min_open=True),
+    default=0.02,
+    show_default=True,
+    help="Changes within this share of the step do not matter.",
+)
 @click.option("--keep-runs", type=click.IntRange(1), help="Stores and reports to keep per job; history keeps all.")
 @click.option("--keep-days", type=click.FloatRange(0, min_open=True), help="Days to keep stores and reports.")
-@click.option("--notify", is_flag=True, help="Send an alert when something changed. Addresses: DIAGNOSE_NOTIFY_URLS or --notify-file.")
+@click.option(
+    "--notify",
+    is_flag=True,
+    help="Send an alert when something changed. Addresses: DIAGNOSE_NOTIFY_URLS or --notify-file.",
+)
 @click.option("--notify-file", type=_FILE, help="File with notification addresses, readable by its owner alone.")
 @click.option("--link-prefix", metavar="URL", help="Where --out is served, for links in alerts.")
 @click.option("--dry-run", is_flag=True, help="Say what would be analysed and sent; write nothing.")
 @click.option("--jobs", type=click.IntRange(1), help="Worker processes (default: processors, at most 8).")
-@click.option("--keep", type=click.Choice(("kernels", "stats")), default="kernels", show_default=True, help="Keep every device activity, or statistics only.")
+@click.option(
+    "--keep",
+    type=click.Choice(("kernels", "stats")),
+    default="kernels",
+    show_default=True,
+    help="Keep every device activity, or statistics only.",
+)
 @click.option("--rank-from", metavar="REGEX", help="Rank in the path, first group, for traces that do not say it.")
 @click.option("--host-map", type=_FILE, help="YAML: rank or path pattern to host.")
 @click.option("--timezone", help="Zone of local times in logs and metrics, such as Europe/Berlin.")
@@ -78,4 +139,7 @@ def _rehearse(watcher: Watcher, services: str) -> None:
         click.echo(f"would publish {record.job}/{record.name}: {record.since}")
         if record.alert is not None:
             to = f"would send to {services}" if services else "would send with --notify"
-            click.echo(f"{to}:\n  {record.alert.title}\n" + "\n".join(f"  {line}".rstrip() for line in record.alert.body.splitlines()))
+            click.echo(
+                f"{to}:\n  {record.alert.title}\n"
+                + "\n".join(f"  {line}".rstrip() for line in record.alert.body.splitlines())
+            )

@@ -28,8 +28,15 @@ def compare_findings(comparison: Comparison, rules: RuleBook) -> list[Finding]:
     found = [*_step(comparison, rules["COMPARE-STEP"])] if confirmed else []
     if confirmed:
         found += [*_parts(comparison, rules["COMPARE-PART"]), *_ranks(comparison, rules["COMPARE-RANK"])]
-        found += [*_kernels(comparison, rules["COMPARE-KERNEL"]), *_collectives(comparison, rules["COMPARE-COLLECTIVE"])]
-    return [*found, *_transports(comparison, rules["COMPARE-TRANSPORT"]), *_settings(comparison, rules["COMPARE-SETTING"])]
+        found += [
+            *_kernels(comparison, rules["COMPARE-KERNEL"]),
+            *_collectives(comparison, rules["COMPARE-COLLECTIVE"]),
+        ]
+    return [
+        *found,
+        *_transports(comparison, rules["COMPARE-TRANSPORT"]),
+        *_settings(comparison, rules["COMPARE-SETTING"]),
+    ]
 
 
 def _step(comparison: Comparison, rule: Rule) -> Iterator[Finding]:
@@ -93,7 +100,11 @@ def _kernels(comparison: Comparison, rule: Rule) -> Iterator[Finding]:
 
 def _calls(item: KernelItem) -> str:
     before, after = item.count_base or 0, item.count_new or 0
-    return f", in {before:.4g} launches" if round(before) == round(after) else f", {before:.4g} launches before and {after:.4g} now"
+    return (
+        f", in {before:.4g} launches"
+        if round(before) == round(after)
+        else f", {before:.4g} launches before and {after:.4g} now"
+    )
 
 
 def _collectives(comparison: Comparison, rule: Rule) -> Iterator[Finding]:
@@ -113,9 +124,17 @@ def collective_name(item: CollectiveItem) -> str:
 
 def _transports(comparison: Comparison, rule: Rule) -> Iterator[Finding]:
     """A transport that gained connections at the cost of a faster one."""
-    lost = [_SLOWER.index(item.transport) for item in comparison.transports if _moved(item.transport, item.base_ratio - item.new_ratio, changed=item.changed)]
+    lost = [
+        _SLOWER.index(item.transport)
+        for item in comparison.transports
+        if _moved(item.transport, item.base_ratio - item.new_ratio, changed=item.changed)
+    ]
     for item in comparison.transports:
-        if _moved(item.transport, item.new_ratio - item.base_ratio, changed=item.changed) and lost and _SLOWER.index(item.transport) > min(lost):
+        if (
+            _moved(item.transport, item.new_ratio - item.base_ratio, changed=item.changed)
+            and lost
+            and _SLOWER.index(item.transport) > min(lost)
+        ):
             yield rule.finding(
                 devices=(item.transport,), fields={"name": item.transport, "before": item.base_ratio, "after": item.new_ratio},
                 evidence=[Evidence("share of the connections now", item.new_ratio, "ratio", "channel")],
@@ -131,8 +150,14 @@ def _settings(comparison: Comparison, rule: Rule) -> Iterator[Finding]:
         listed = ", ".join(item.what for item in comparison.configuration[:MOST])
         more = len(comparison.configuration) - MOST
         yield rule.finding(
-            fields={"count": len(comparison.configuration), "list": f"{listed} and {more} more" if more > 0 else listed},
-            evidence=[Evidence(f"{item.what}: {item.base or 'n/a'} before, {item.new} now", source="run, logs") for item in comparison.configuration],
+            fields={
+                "count": len(comparison.configuration),
+                "list": f"{listed} and {more} more" if more > 0 else listed,
+            },
+            evidence=[
+                Evidence(f"{item.what}: {item.base or 'n/a'} before, {item.new} now", source="run, logs")
+                for item in comparison.configuration
+            ],
         )
 
 
@@ -141,7 +166,10 @@ def _grown(item: Item, rule: Rule) -> Severity | None:
 
 
 def _impact(item: Item) -> Impact:
-    return Impact(None if item.change_ns is None else round(item.change_ns), None if item.step_ratio is None else round(item.step_ratio, 4))
+    return Impact(
+        None if item.change_ns is None else round(item.change_ns),
+        None if item.step_ratio is None else round(item.step_ratio, 4),
+    )
 
 
 def _sure(item: Item) -> float:
@@ -191,9 +219,21 @@ def changed_findings(before: Sequence[Sequence[Found]], after: Sequence[Sequence
     earlier, later = ([_by_fingerprint(run) for run in side] for side in (before, after))
     if not earlier or not later:
         return FindingChanges()
-    new = [item for key, item in later[-1].items() if all(key in run for run in later) and not any(key in run for run in earlier)]
-    resolved = [item for key, item in earlier[-1].items() if all(key in run for run in earlier) and not any(key in run for run in later)]
-    worse = [item for key, item in later[-1].items() if all(key in run for run in later) and all(key in run and _worse(run[key], item) for run in earlier)]
+    new = [
+        item
+        for key, item in later[-1].items()
+        if all(key in run for run in later) and not any(key in run for run in earlier)
+    ]
+    resolved = [
+        item
+        for key, item in earlier[-1].items()
+        if all(key in run for run in earlier) and not any(key in run for run in later)
+    ]
+    worse = [
+        item
+        for key, item in later[-1].items()
+        if all(key in run for run in later) and all(key in run and _worse(run[key], item) for run in earlier)
+    ]
     return FindingChanges(tuple(_ordered(new)), tuple(_ordered(worse)), tuple(_ordered(resolved)))
 
 
@@ -210,7 +250,15 @@ def _worse(before: Found, after: Found) -> bool:
 
 def _ordered(findings: Iterable[F]) -> list[F]:
     """Dearest first, then loudest."""
-    return sorted(findings, key=lambda item: (-(item.impact.step_ratio or 0.0), SEVERITIES.index(item.severity), item.code, item.fingerprint))
+    return sorted(
+        findings,
+        key=lambda item: (
+            -(item.impact.step_ratio or 0.0),
+            SEVERITIES.index(item.severity),
+            item.code,
+            item.fingerprint,
+        ),
+    )
 
 
 def change_words(changes: FindingChanges) -> str:

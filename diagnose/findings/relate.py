@@ -24,7 +24,18 @@ _SYMPTOMS: dict[str, frozenset[str]] = {
     "RANK-INPUT": frozenset({"input_stall", "host_slow", "traffic_mixing"}),
     "RANK-COPY": frozenset({"intra_node_link", "hardware_error"}),
     "RANK-CHECKPOINT": frozenset({"input_stall", "checkpoint"}),
-    "NET-SLOW-NIC": frozenset({"nic_slow", "link_errors", "congestion", "traffic_mixing", "wrong_interface", "no_rdma", "partial_rdma", "hardware_error"}),
+    "NET-SLOW-NIC": frozenset(
+        {
+            "nic_slow",
+            "link_errors",
+            "congestion",
+            "traffic_mixing",
+            "wrong_interface",
+            "no_rdma",
+            "partial_rdma",
+            "hardware_error",
+        }
+    ),
 }
 _NETWORK_SYMPTOMS = frozenset({"NET-BANDWIDTH", "NET-TAIL", "NET-LATENCY", "NET-OVERSUBSCRIPTION"})
 _NETWORK_CAUSES = frozenset(
@@ -38,7 +49,9 @@ _EVIDENCE = 2
 def related(findings: Sequence[Finding]) -> list[Finding]:
     """The same findings, with evidence, price and ``explains`` carried between those that belong together."""
     result = list(findings)
-    physical = [finding for finding in result if finding.code not in _SYMPTOMS and finding.code not in _NETWORK_SYMPTOMS]
+    physical = [
+        finding for finding in result if finding.code not in _SYMPTOMS and finding.code not in _NETWORK_SYMPTOMS
+    ]
     result = [_with_physical_evidence(finding, physical) for finding in result]
     return _with_price(result)
 
@@ -50,16 +63,25 @@ def _with_physical_evidence(finding: Finding, physical: Sequence[Finding]) -> Fi
     fitting = [other for other in physical if other.cause in causes and set(other.hosts) & set(finding.hosts)]
     if not fitting:
         return finding
-    extra = tuple(Evidence(f"{other.code}: {item.text}", item.value, item.unit, item.source) for other in fitting for item in other.evidence[:_EVIDENCE])
+    extra = tuple(
+        Evidence(f"{other.code}: {item.text}", item.value, item.unit, item.source)
+        for other in fitting
+        for item in other.evidence[:_EVIDENCE]
+    )
     codes = tuple(other.code for other in fitting if other.code not in finding.explains)
     return msgspec.structs.replace(
-        finding, evidence=finding.evidence + extra, explains=finding.explains + codes, confidence=round(min(finding.confidence + 0.04, 0.99), 3)
+        finding,
+        evidence=finding.evidence[:_EVIDENCE] + extra + finding.evidence[_EVIDENCE:],
+        explains=finding.explains + codes,
+        confidence=round(min(finding.confidence + 0.04, 0.99), 3),
     )
 
 
 def _with_price(findings: list[Finding]) -> list[Finding]:
     """Give the blocking transfers' price to a proven cause of them, the surest one."""
-    blocked = [item for item in findings if item.code in _NETWORK_SYMPTOMS and item.severity != "info" and not item.hosts]
+    blocked = [
+        item for item in findings if item.code in _NETWORK_SYMPTOMS and item.severity != "info" and not item.hosts
+    ]
     proven = [
         item for item in findings
         if item.cause in _NETWORK_CAUSES and item.code not in _NETWORK_SYMPTOMS and item.code not in _SYMPTOMS
@@ -72,6 +94,9 @@ def _with_price(findings: list[Finding]) -> list[Finding]:
     bandwidth = tuple(item for item in dearest.evidence if item.unit == "bytes/s")
     price = dearest.impact if (best.impact.ns_per_step or 0) < (dearest.impact.ns_per_step or 0) else best.impact
     better = msgspec.structs.replace(
-        best, impact=price, evidence=best.evidence + bandwidth, explains=tuple(dict.fromkeys((*best.explains, *(item.code for item in blocked))))
+        best,
+        impact=price,
+        evidence=best.evidence + bandwidth,
+        explains=tuple(dict.fromkeys((*best.explains, *(item.code for item in blocked)))),
     )
     return [better if item is best else item for item in findings]

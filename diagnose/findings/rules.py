@@ -134,7 +134,10 @@ class RuleBook:
     """
 
     def __init__(self, overrides: Mapping[str, Mapping[str, Mapping[str, float]]] | None = None) -> None:
-        self._files = {item.name.removesuffix(".yaml"): item for item in _rule_files(resources.files("diagnose.findings").joinpath("rules"))}
+        self._files = {
+            item.name.removesuffix(".yaml"): item
+            for item in _rule_files(resources.files("diagnose.findings").joinpath("rules"))
+        }
         self._rules: dict[str, Rule] = {}
         for code, thresholds in (overrides or {}).items():
             self._rules[code] = _override(self[code], thresholds)

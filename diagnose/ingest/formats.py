@@ -10,7 +10,14 @@ if TYPE_CHECKING:
 
     from diagnose.ingest.base import Format
 
-BUILTIN: tuple[str, ...] = ("flight_recorder", "nccl_inspector", "nccl_log", "nccl_tests", "node_metrics", "training_log")
+BUILTIN: tuple[str, ...] = (
+    "flight_recorder",
+    "nccl_inspector",
+    "nccl_log",
+    "nccl_tests",
+    "node_metrics",
+    "training_log",
+)
 """Modules below ``diagnose.ingest``, imported when first needed."""
 
 _TEXT_LOGS = (range(200, 300), range(400, 450))

@@ -21,7 +21,7 @@ _RANK_PATTERNS = tuple(
 )
 _RANK_FOLDER = re.compile(r"^(?:global[_\-]?)?rank[_\-]?(\d{1,7})$", re.IGNORECASE)
 _TENSORBOARD = re.compile(r"^(?P<host>[A-Za-z0-9][\w.\-]*?)_(?P<pid>\d+)\.(?P<stamp>\d{10,})\.pt\.trace\.json")
-_HOST_FOLDER = re.compile(r"^(?:host|node)[_\-]?(?:\d[\w\-]*|[a-z])$", re.IGNORECASE)
+_HOST_FOLDER = re.compile(r"^(?:host|node)(?:[_\-]?\d[\w\-]*|[_\-][a-z])$", re.IGNORECASE)
 
 
 def check_rank_pattern(pattern: str | None) -> None:

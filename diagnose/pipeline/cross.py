@@ -65,7 +65,9 @@ GROUP BY k.rank, k.step ORDER BY k.rank, k.step
 
 def _price(writer: StoreWriter) -> None:
     """Replay the schedule as it was and as it could be."""
-    calls = writer.query("SELECT rank, call, step, stream, start_ns, dur_ns, collective, is_p2p, exposed_from_ns, exposed_to_ns FROM comm_call WHERE rank >= 0")
+    calls = writer.query(
+        "SELECT rank, call, step, stream, start_ns, dur_ns, collective, is_p2p, exposed_from_ns, exposed_to_ns FROM comm_call WHERE rank >= 0"
+    )
     members = writer.query("SELECT instance, rank, call, start_ns FROM collective_rank")
     collective = writer.query(
         "SELECT instance, c.collective, c.members, c.msg_bytes, c.transfer_ns, median(c.transfer_ns) OVER (PARTITION BY c.collective, c.members, c.msg_bytes) AS "
@@ -78,7 +80,9 @@ def _price(writer: StoreWriter) -> None:
     schedule = build_schedule(calls, members, collective, steps)
     if schedule is None:
         return
-    parts = writer.query("SELECT b.* FROM breakdown AS b JOIN step AS s USING (rank, step) WHERE s.label = 'normal' AND b.rank >= 0 ORDER BY rank, step")
+    parts = writer.query(
+        "SELECT b.* FROM breakdown AS b JOIN step AS s USING (rank, step) WHERE s.label = 'normal' AND b.rank >= 0 ORDER BY rank, step"
+    )
     inputs = Inputs(
         parts, writer.query(_TYPICAL_SQL), writer.query("SELECT * FROM rank_work ORDER BY rank"), schedule.alpha_ns, schedule.median_ns,
         round(float(steps.get_column("step_ns").median() or 0)),  # type: ignore[arg-type]

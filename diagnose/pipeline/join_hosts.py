@@ -25,8 +25,16 @@ def join_hosts(writer: StoreWriter, host_map: HostMap) -> None:
     """Fill the host of rows without one from the user's map, else from the only known host in the path of their source."""
     known = sorted(writer.query(_KNOWN_SQL).get_column("host").to_list(), key=len, reverse=True)
     for table in _TABLES:
-        sources = writer.query(f"SELECT DISTINCT source FROM {table} WHERE host IS NULL AND source IS NOT NULL").get_column("source").to_list()
-        found = {source: host for source in sources if (host := host_map.host(None, source) or _named(source, known)) is not None}
+        sources = (
+            writer.query(f"SELECT DISTINCT source FROM {table} WHERE host IS NULL AND source IS NOT NULL")
+            .get_column("source")
+            .to_list()
+        )
+        found = {
+            source: host
+            for source in sources
+            if (host := host_map.host(None, source) or _named(source, known)) is not None
+        }
         if found:
             frame = pl.DataFrame({"source": list(found), "found": [short_host(host) for host in found.values()]})
             writer.update_hosts(table, frame)

@@ -38,14 +38,22 @@ class CompareDocument(Comparison, frozen=True, kw_only=True):
 
 
 def document(
-    comparison: Comparison, rules: RuleBook, *, before: Sequence[Sequence[Finding]] = (), after: Sequence[Sequence[Finding]] = ()
+    comparison: Comparison,
+    rules: RuleBook,
+    *,
+    before: Sequence[Sequence[Finding]] = (),
+    after: Sequence[Sequence[Finding]] = (),
 ) -> CompareDocument:
     """The report of a comparison; ``before`` and ``after`` are the findings of each run of a side."""
     changes = changed_findings(before, after)
     fields = {name: getattr(comparison, name) for name in Comparison.__struct_fields__}
-    kinds = {kind: tuple(finding_entry(item) for item in getattr(changes, kind)) for kind in ("new", "worse", "resolved")}
+    kinds = {
+        kind: tuple(finding_entry(item) for item in getattr(changes, kind)) for kind in ("new", "worse", "resolved")
+    }
     findings = tuple(finding_entry(finding) for finding in compare_findings(comparison, rules))
-    return CompareDocument(**fields, tool=Tool(version=__version__), findings=findings, run_findings=RunFindings(**kinds))
+    return CompareDocument(
+        **fields, tool=Tool(version=__version__), findings=findings, run_findings=RunFindings(**kinds)
+    )
 
 
 def encode(report: CompareDocument) -> bytes:

@@ -23,7 +23,11 @@ ROWS = 60
 def html(report: CompareDocument) -> str:
     """The page."""
     environment = Environment(
-        loader=PackageLoader("diagnose.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=PackageLoader("diagnose.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
     environment.filters |= {"clean": view.clean, "count": format_count}
     page = environment.get_template("compare.html.j2").render(
@@ -46,7 +50,10 @@ def _bars(report: CompareDocument, view_name: str) -> Markup | None:
         return None
     sides = (("before", "base_ns"), ("now", "new_ns"))
     bars = [
-        Bar(label, tuple(view.Slice(part, getattr(items[part.key], field) or 0.0) for part in view.PARTS if part.key in items))
+        Bar(
+            label,
+            tuple(view.Slice(part, getattr(items[part.key], field) or 0.0) for part in view.PARTS if part.key in items),
+        )
         for label, field in sides
     ]
     bars = [Bar(bar.label, tuple(item for item in bar.slices if item.ns > 0)) for bar in bars]

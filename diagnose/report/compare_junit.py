@@ -36,7 +36,9 @@ def junit(report: CompareDocument) -> str:
     failures = int(confirmed)
     cases = list(_cases(report))
     for kind, name, item in cases:
-        case = ET.SubElement(suite, "testcase", classname=f"diagnose.compare.{kind}", name=_xml(shorten(name, NAME)), time="0")
+        case = ET.SubElement(
+            suite, "testcase", classname=f"diagnose.compare.{kind}", name=_xml(shorten(name, NAME)), time="0"
+        )
         if confirmed and item.changed and (item.change_ns or 0) > 0:
             failures += 1
             text = f"{format_ns(item.base_ns)} before, {format_ns(item.new_ns)} now, {format_ns(item.change_ns)} more per step"

@@ -16,7 +16,12 @@ if TYPE_CHECKING:
     from diagnose.analysis.compare.result import Item, PartItem
     from diagnose.report.compare_document import CompareDocument
 
-_NUMBERS = (Column("before", number=True), Column("now", number=True), Column("change", number=True), Column("of the step", number=True))
+_NUMBERS = (
+    Column("before", number=True),
+    Column("now", number=True),
+    Column("change", number=True),
+    Column("of the step", number=True),
+)
 _CERTAIN = Column("chance", number=True, wide=True)
 _VERDICT = Column("")
 KIND = {"regression": "SLOWER", "improvement": "FASTER", "equivalent": "NO CHANGE", "inconclusive": "NO CHANGE SHOWN"}
@@ -30,24 +35,51 @@ def sheets(report: CompareDocument, limit: int, name_length: int = 60) -> Iterat
         ("critical", "Parts of the step, rank that nobody waits for", "This rank sets the pace of each step."),
     ):
         items = [item for item in report.parts if item.view == view and (item.base_ns or item.new_ns)]
-        yield sheet(title, (Column("part"), *_NUMBERS, _CERTAIN, _VERDICT), [_part(item) for item in items], limit, note)
+        yield sheet(
+            title, (Column("part"), *_NUMBERS, _CERTAIN, _VERDICT), [_part(item) for item in items], limit, note
+        )
     note = "Own work waits for nobody; each rank against the one of its run below which a quarter of the ranks lie."
     ranks = [(f"{item.rank}{f' ({clean(item.host)})' if item.host else ''}", *_numbers(item)) for item in report.ranks]
-    yield sheet("Own work of ranks, beyond the others", (Column("rank"), *_NUMBERS, _CERTAIN, _VERDICT), ranks, limit, note)
+    yield sheet(
+        "Own work of ranks, beyond the others", (Column("rank"), *_NUMBERS, _CERTAIN, _VERDICT), ranks, limit, note
+    )
     hosts = [(shorten(item.host, 40), *_numbers(item)) for item in report.hosts]
-    yield sheet("Own work of hosts, beyond the others", (Column("host", name=True), *_NUMBERS, _CERTAIN, _VERDICT), hosts, limit)
-    kernels = [(shorten(item.name, name_length), *_numbers(item, item.state)) for item in report.kernels if _worth(item)]
+    yield sheet(
+        "Own work of hosts, beyond the others", (Column("host", name=True), *_NUMBERS, _CERTAIN, _VERDICT), hosts, limit
+    )
+    kernels = [
+        (shorten(item.name, name_length), *_numbers(item, item.state)) for item in report.kernels if _worth(item)
+    ]
     yield sheet(_kernel_title(report), (Column("kernel", name=True), *_NUMBERS, _CERTAIN, _VERDICT), kernels, limit)
-    collectives = [(shorten(collective_name(item), name_length), *_numbers(item, item.state)) for item in report.collectives]
+    collectives = [
+        (shorten(collective_name(item), name_length), *_numbers(item, item.state)) for item in report.collectives
+    ]
     note = "Before and now: one call without waiting. Change: all calls of a step."
-    yield sheet("Collectives, transfer", (Column("collective", name=True), *_NUMBERS, _CERTAIN, _VERDICT), collectives, limit, note)
+    yield sheet(
+        "Collectives, transfer",
+        (Column("collective", name=True), *_NUMBERS, _CERTAIN, _VERDICT),
+        collectives,
+        limit,
+        note,
+    )
     transports = [
-        (clean(item.transport), format_ratio(item.base_ratio), format_ratio(item.new_ratio), "changed" if item.changed else "") for item in report.transports
+        (
+            clean(item.transport),
+            format_ratio(item.base_ratio),
+            format_ratio(item.new_ratio),
+            "changed" if item.changed else "",
+        )
+        for item in report.transports
     ]
     columns = (Column("transport", name=True), Column("before", number=True), Column("now", number=True), _VERDICT)
     yield sheet("Transports, share of the connections", columns, transports, limit)
-    settings = [(clean(item.what), shorten(item.base, name_length), shorten(item.new, name_length)) for item in report.configuration]
-    yield sheet("Set up differently", (Column("what"), Column("before", name=True), Column("now", name=True)), settings, limit)
+    settings = [
+        (clean(item.what), shorten(item.base, name_length), shorten(item.new, name_length))
+        for item in report.configuration
+    ]
+    yield sheet(
+        "Set up differently", (Column("what"), Column("before", name=True), Column("now", name=True)), settings, limit
+    )
 
 
 def _runs(report: CompareDocument, limit: int) -> Sheet:
@@ -56,7 +88,13 @@ def _runs(report: CompareDocument, limit: int) -> Sheet:
         for side, runs in (("base", report.base), ("now", report.new))
         for run in runs
     ]
-    columns = (Column("side"), Column("run", name=True), Column("median step", number=True), Column("from its steps", number=True), Column("steps", number=True))
+    columns = (
+        Column("side"),
+        Column("run", name=True),
+        Column("median step", number=True),
+        Column("from its steps", number=True),
+        Column("steps", number=True),
+    )
     return sheet("Runs", columns, rows, limit)
 
 
@@ -76,7 +114,14 @@ def _part(item: PartItem) -> tuple[str, ...]:
 def _numbers(item: Item, state: str = "both") -> tuple[str, ...]:
     chance = "n/a" if item.p_corrected is None else "< 0.001" if item.p_corrected < 0.001 else f"{item.p_corrected:.2g}"
     word = state if state != "both" else ("" if not item.changed else "more" if (item.change_ns or 0) > 0 else "less")
-    return format_ns(item.base_ns), format_ns(item.new_ns), _signed(item.change_ns), _signed_ratio(item.step_ratio), chance, word
+    return (
+        format_ns(item.base_ns),
+        format_ns(item.new_ns),
+        _signed(item.change_ns),
+        _signed_ratio(item.step_ratio),
+        chance,
+        word,
+    )
 
 
 def _signed(value: float | None) -> str:

@@ -50,7 +50,12 @@ def markdown(report: CompareDocument) -> str:
         if finding.code != "COMPARE-STEP":
             lines.append(f"- **{finding.severity.upper()}** {escape(finding.message)} ({escape(finding.code)})")
     for word, findings in _changes(report):
-        lines += ["", f"### Findings of the runs, {word}", "", *(f"- {escape(_entry(finding))}" for finding in findings[:MARKDOWN_ROWS])]
+        lines += [
+            "",
+            f"### Findings of the runs, {word}",
+            "",
+            *(f"- {escape(_entry(finding))}" for finding in findings[:MARKDOWN_ROWS]),
+        ]
     for table in sheets(report, MARKDOWN_ROWS):
         if table.rows:
             lines += ["", f"### {escape(table.title)}", "", *_markdown_table(table)]
@@ -82,7 +87,8 @@ def _table(table: Sheet) -> list[str]:
 
     def line(row: tuple[str, ...]) -> str:
         cells = (
-            cell.rjust(width) if column.number else cell.ljust(width) for cell, width, column in zip(row, widths, table.columns, strict=True)
+            cell.rjust(width) if column.number else cell.ljust(width)
+            for cell, width, column in zip(row, widths, table.columns, strict=True)
         )
         return f"  {'  '.join(cells)}"
 
@@ -94,7 +100,14 @@ def _markdown_table(table: Sheet) -> list[str]:
     lines = ["| " + " | ".join(escape(column.title) for column in table.columns) + " |"]
     lines.append("|" + "|".join("--:" if column.number else "---" for column in table.columns) + "|")
     for row in table.rows:
-        cells = (code(cell).replace("|", "\\|") if column.name else escape(cell) for column, cell in zip(table.columns, row, strict=True))
+        cells = (
+            code(cell).replace("|", "\\|") if column.name else escape(cell)
+            for column, cell in zip(table.columns, row, strict=True)
+        )
         lines.append("| " + " | ".join(cells) + " |")
-    notes = " ".join(note for note in (f"... and {table.left} more in the JSON report." if table.left else "", escape(table.note)) if note)
+    notes = " ".join(
+        note
+        for note in (f"... and {table.left} more in the JSON report." if table.left else "", escape(table.note))
+        if note
+    )
     return [*lines, *(["", notes] if notes else [])]

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from diagnose.report.measures import Interval, RankParts, Scaling
 
 
+_WORTH_SAYING = 1.005
+"""What buys less than half a percent is left to the JSON report."""
+
+
 def what_if(document: Document, limit: int) -> Sheet:
     """What fixing one thing would buy."""
     rows = [
@@ -27,6 +31,7 @@ def what_if(document: Document, limit: int) -> Sheet:
             format_ratio(item.explained_ratio),
         )
         for item in document.what_if
+        if item.speedup is None or item.speedup >= _WORTH_SAYING
     ]
     columns = (
         Column("If"),
@@ -108,6 +113,7 @@ def suspects(document: Document, limit: int) -> Sheet:
             "one of several" if item.ambiguous else "alone",
         )
         for item in document.network.suspects
+        if item.score is None or item.score > 0  # without a score every host fits: the finding says so in a line
     ]
     columns = (
         Column("kind"),

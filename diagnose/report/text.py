@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 WIDEST = 100
 """Longer lines are hard to read, however wide the terminal."""
-FINDINGS, EVIDENCE, ACTIONS, NOT_CHECKED, ROWS = 8, 4, 3, 6, 5
+FINDINGS, NOTES, EVIDENCE, ACTIONS, NOT_CHECKED, ROWS = 8, 5, 4, 3, 6, 5
 MORE = "(see --format json)"
 
 _SEVERITY_STYLE = {"critical": "bold red", "warning": "bold yellow", "info": "bold cyan"}
@@ -175,12 +175,21 @@ def _findings(page: _Page, folded: tuple[Folded, ...]) -> None:
     if not folded:
         page.heading("Findings: none")
         return
-    page.heading("Findings, by lost time")
-    for number, item in enumerate(folded[:FINDINGS]):
+    loud = [item for item in folded if item.finding.severity != "info"]
+    if loud:
+        page.heading("Findings, by lost time")
+    for number, item in enumerate(loud[:FINDINGS]):
         if number:
             page.blank()
         _finding(page, item)
-    page.more(len(folded) - FINDINGS)
+    page.more(len(loud) - FINDINGS)
+    quiet = [item.finding for item in folded if item.finding.severity == "info"]
+    if quiet:
+        page.heading("Also noted" if loud else "Findings: none above info. Noted")
+    for finding in quiet[:NOTES]:
+        text = view.shorten(finding.message, 160)
+        page.block(f"{clean(finding.title)} [{clean(finding.code)}]: {text}", indent=2, mark="- ")
+    page.more(len(quiet) - NOTES)
 
 
 def _finding(page: _Page, item: Folded) -> None:

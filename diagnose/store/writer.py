@@ -97,7 +97,9 @@ class StoreWriter:
         """Set the host of rows that have none from (source, found)."""
         self._connection.register("found_hosts", found)
         try:
-            self._execute(f'UPDATE main."{name}" AS t SET host = f.found FROM found_hosts AS f WHERE t.host IS NULL AND t.source = f.source')
+            self._execute(
+                f'UPDATE main."{name}" AS t SET host = f.found FROM found_hosts AS f WHERE t.host IS NULL AND t.source = f.source'
+            )
         finally:
             self._connection.unregister("found_hosts")
 

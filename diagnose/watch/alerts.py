@@ -20,7 +20,9 @@ WORST = 3
 LINE = 300
 
 
-def alert(job: str, name: str, key: str, since: Since, link: str, *, wanted: bool, replaced: Record | None) -> Alert | None:
+def alert(
+    job: str, name: str, key: str, since: Since, link: str, *, wanted: bool, replaced: Record | None
+) -> Alert | None:
     """The message, None when nothing changed, or when an earlier analysis of the same run has already said it."""
     changed = since.change in ("regression", "improvement")
     if since.change == "first" or since.last is None:
@@ -39,7 +41,9 @@ def alert(job: str, name: str, key: str, since: Since, link: str, *, wanted: boo
         lines.append(f"- and {len(worst) - WORST} more new or worse findings")
     lines += [_item("resolved", item) for item in since.findings.resolved[: WORST if not worst else 1]]
     lines += ["", f"Report: {link}", f"Alert {said}"]
-    return Alert(id=said, title=shorten(f"{job}: {name}: {_title(since)}", 120), body="\n".join(lines), kind=kind, wanted=wanted)
+    return Alert(
+        id=said, title=shorten(f"{job}: {name}: {_title(since)}", 120), body="\n".join(lines), kind=kind, wanted=wanted
+    )
 
 
 def first_alert(job: str, name: str, key: str, findings: Sequence[Found], link: str, *, wanted: bool) -> Alert | None:
@@ -69,7 +73,10 @@ def _id(key: str, since: Since, kind: str) -> str:
 
 def _item(word: str, item: Found) -> str:
     price = cost_words(item)
-    return shorten(f"- {word}: {item.severity} {clean(item.title)} [{item.code}]{f', {price}' if price else ''}: {clean(item.message)}", LINE)
+    return shorten(
+        f"- {word}: {item.severity} {clean(item.title)} [{item.code}]{f', {price}' if price else ''}: {clean(item.message)}",
+        LINE,
+    )
 
 
 def _title(since: Since) -> str:
@@ -77,5 +84,7 @@ def _title(since: Since) -> str:
     if since.change in ("regression", "improvement") and since.outcome is not None:
         ratio = since.outcome.effect_ratio
         return f"{abs(ratio) * 100:.3g} % {'slower' if ratio > 0 else 'faster'}"
-    counts = [f"{len(items)} {word}" for word in ("new", "worse", "resolved") if (items := getattr(since.findings, word))]
+    counts = [
+        f"{len(items)} {word}" for word in ("new", "worse", "resolved") if (items := getattr(since.findings, word))
+    ]
     return f"findings: {', '.join(counts)}"

@@ -50,7 +50,9 @@ class Setup(NamedTuple):
     stores: Places
 
 
-def analyse(run: RunFolder, key: RunKey, known: Sequence[Record], places: Places, setup: Setup, *, ready_because: str) -> Analysed:
+def analyse(
+    run: RunFolder, key: RunKey, known: Sequence[Record], places: Places, setup: Setup, *, ready_because: str
+) -> Analysed:
     """Build everything in a folder of its own below ``.work``; whoever holds the job's claim may remove older remains.
 
     Raises:
@@ -67,7 +69,9 @@ def analyse(run: RunFolder, key: RunKey, known: Sequence[Record], places: Places
         raise
 
 
-def _build(run: RunFolder, key: RunKey, known: Sequence[Record], setup: Setup, staging: Path, ready_because: str) -> Record:
+def _build(
+    run: RunFolder, key: RunKey, known: Sequence[Record], setup: Setup, staging: Path, ready_because: str
+) -> Record:
     options, rules, places = setup
     store = staging / f"{slug(run.name)}.duckdb"
     with _scratch(staging / "scratch"):
@@ -77,11 +81,19 @@ def _build(run: RunFolder, key: RunKey, known: Sequence[Record], setup: Setup, s
         facts = read_run(tables, run.name)
     replaced = next((record for record in reversed(known) if record.job == run.job and record.name == run.name), None)
     order_ns = facts.start_ns or run.oldest_ns
-    earlier = [record for record in current(known) if record.job == run.job and record.name != run.name and record.order_ns <= order_ns]
+    earlier = [
+        record
+        for record in current(known)
+        if record.job == run.job and record.name != run.name and record.order_ns <= order_ns
+    ]
     notes = tuple(_note(finding) for finding in document.findings)
     since = compare_with_history(facts, notes, earlier, places, options.margin)
     record = _record(run, key, document, facts, since, notes, places, replaced, ready_because)
-    link = f"{options.link_prefix.rstrip('/')}/{record.folder}/report.html" if options.link_prefix else str(places.out / record.folder / "report.html")
+    link = (
+        f"{options.link_prefix.rstrip('/')}/{record.folder}/report.html"
+        if options.link_prefix
+        else str(places.out / record.folder / "report.html")
+    )
     message = (
         first_alert(run.job, run.name, key.key, notes, link, wanted=options.notify)
         if since.change == "first" and replaced is None
@@ -133,7 +145,11 @@ def _note(finding: FindingEntry) -> Note:
 
 def _write_reports(staging: Path, document: Document, since: Since, replaced: Record | None, setup: Setup) -> None:
     """The reports of the run, what changed in their first line; and the comparison where there is one."""
-    line = since.text if replaced is None else f"{since.text} Supersedes the analysis of the same run from before its files changed."
+    line = (
+        since.text
+        if replaced is None
+        else f"{since.text} Supersedes the analysis of the same run from before its files changed."
+    )
     verdict = msgspec.structs.replace(document.verdict, text=f"{clean(line)} {document.verdict.text}")
     changed = msgspec.structs.replace(document, verdict=verdict)
     for format_, name in (("json", "report.json"), ("html", "report.html"), ("md", "report.md")):

@@ -74,7 +74,9 @@ def _judge(places: Places, known: Attempts, most: int) -> bool:
     if len(known.errors) < most and deaths < DEATHS:
         return False
     if deaths >= DEATHS:
-        known = msgspec.structs.replace(known, errors=(*known.errors, f"the analysis ended the process {deaths} times (out of memory?)"))
+        known = msgspec.structs.replace(
+            known, errors=(*known.errors, f"the analysis ended the process {deaths} times (out of memory?)")
+        )
     write_whole(places.failed / f"{known.key}.json", msgspec.json.format(msgspec.json.encode(known), indent=1) + b"\n")
     succeeded(places, known.key)
     return True

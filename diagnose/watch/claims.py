@@ -26,13 +26,17 @@ class Claim:
     def __init__(self, path: Path, lease_s: float) -> None:
         self.path = path
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._renew, args=(lease_s / 4,), daemon=True, name=f"lease of {path.name}")
+        self._thread = threading.Thread(
+            target=self._renew, args=(lease_s / 4,), daemon=True, name=f"lease of {path.name}"
+        )
         self._thread.start()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.release()
 
     def release(self) -> None:
@@ -121,7 +125,13 @@ def _me() -> dict[str, object]:
 def _started(pid: int) -> str | None:
     """When a process started, None when there is none: a number may have been given out again."""
     try:
-        state, _, rest = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].strip().partition(" ")
+        state, _, rest = (
+            Path(f"/proc/{pid}/stat")
+            .read_text(encoding="utf-8", errors="replace")
+            .rpartition(")")[2]
+            .strip()
+            .partition(" ")
+        )
     except OSError:
         if Path("/proc/self/stat").exists():
             return None

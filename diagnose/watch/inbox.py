@@ -49,7 +49,9 @@ class RunFolder(NamedTuple):
         return json.dumps([list(file) for file in self.files])
 
 
-def find_runs(inbox: Path, *, depth: int = 1, job_from: str | None = None, ready_file: str | None = None) -> list[RunFolder]:
+def find_runs(
+    inbox: Path, *, depth: int = 1, job_from: str | None = None, ready_file: str | None = None
+) -> list[RunFolder]:
     """Runs in the order in which a job's runs happened: by their oldest file.
 
     Raises:
@@ -68,7 +70,17 @@ def find_runs(inbox: Path, *, depth: int = 1, job_from: str | None = None, ready
             relative = path.relative_to(inbox)
             times = [file.mtime_ns for file in everything]
             name = relative.name if depth else inbox.resolve().name
-            runs.append(RunFolder(name, _job(relative, inbox, pattern, depth), path, files, min(f.mtime_ns for f in files), max(times), ready))
+            runs.append(
+                RunFolder(
+                    name,
+                    _job(relative, inbox, pattern, depth),
+                    path,
+                    files,
+                    min(f.mtime_ns for f in files),
+                    max(times),
+                    ready,
+                )
+            )
     return sorted(runs, key=lambda run: (run.job, run.oldest_ns, run.name))
 
 

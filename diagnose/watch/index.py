@@ -50,7 +50,11 @@ def up_to_date(places: Places, records: Records) -> bool:
     except (OSError, pl.exceptions.PolarsError):
         return False
     wanted = [(record.key, (places.out / record.folder).is_dir()) for record in records.all()]
-    return list(written.iter_rows()) == wanted and f'data-failed="{len(list(places.failed.glob("*.json")))}"' in places.index.read_text(encoding="utf-8")
+    return list(
+        written.iter_rows()
+    ) == wanted and f'data-failed="{len(list(places.failed.glob("*.json")))}"' in places.index.read_text(
+        encoding="utf-8"
+    )
 
 
 def write_index(records: Sequence[Record], places: Places) -> None:
@@ -82,8 +86,16 @@ def _job(job: str, records: Sequence[Record], places: Places) -> dict[str, Any]:
         there = (places.out / record.folder / "report.html").is_file()
         compared = (places.out / record.folder / "compare.html").is_file()
         counts = {level: sum(note.severity == level for note in record.findings) for level in ("critical", "warning")}
-        rows.append({"record": record, "there": there, "compared": compared, "since": shorten(record.since, 300), **counts})
-    return {"name": job, "last": last, "rows": rows, "left": max(0, len(records) - ROWS), "trend": trend(records, f"Step time of {job} over its runs")}
+        rows.append(
+            {"record": record, "there": there, "compared": compared, "since": shorten(record.since, 300), **counts}
+        )
+    return {
+        "name": job,
+        "last": last,
+        "rows": rows,
+        "left": max(0, len(records) - ROWS),
+        "trend": trend(records, f"Step time of {job} over its runs"),
+    }
 
 
 def _failed(places: Places) -> list[Attempts]:

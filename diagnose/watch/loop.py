@@ -87,7 +87,9 @@ class Watcher:
                 self._deliver()
         unsent = () if self._stop.asked else self._deliver()
         self._tidy()
-        return Look(tuple(published), *(tuple(found[key]) for key in ("failed", "set_aside", "waiting", "busy")), unsent)
+        return Look(
+            tuple(published), *(tuple(found[key]) for key in ("failed", "set_aside", "waiting", "busy")), unsent
+        )
 
     def watch(self) -> None:
         """Look until a signal asks to stop."""
@@ -116,7 +118,9 @@ class Watcher:
                     shown.append(record)
         return shown
 
-    def _rehearsed(self, run: RunFolder, key: RunKey, known: list[Record], scratch: Places, because: str) -> Record | None:
+    def _rehearsed(
+        self, run: RunFolder, key: RunKey, known: list[Record], scratch: Places, because: str
+    ) -> Record | None:
         try:
             with self._stop.interruptible():
                 built = analysis.analyse(run, key, known, scratch, self._setup, ready_because=because)
@@ -155,7 +159,11 @@ class Watcher:
             return "done"
         if attempts.set_aside(self.places, key.key, most=self.options.failures):
             return "set_aside"
-        claim = claims.acquire(self.places.claims, f"job-{slug(run.job)}-{hashlib.sha256(run.job.encode()).hexdigest()[:8]}", lease_s=self.options.lease_s)
+        claim = claims.acquire(
+            self.places.claims,
+            f"job-{slug(run.job)}-{hashlib.sha256(run.job.encode()).hexdigest()[:8]}",
+            lease_s=self.options.lease_s,
+        )
         if claim is None:
             return "busy"
         with claim:
@@ -180,11 +188,17 @@ class Watcher:
         attempts.succeeded(self.places, key.key)
         if not fresh:
             return "done"
-        self._events.result(f"{run.job}/{run.name}: {built.record.since} -> {self.places.out / built.record.folder / 'report.html'}")
+        self._events.result(
+            f"{run.job}/{run.name}: {built.record.since} -> {self.places.out / built.record.folder / 'report.html'}"
+        )
         return built.record
 
     def _failed(self, run: RunFolder, tried: attempts.Attempts, error: Exception) -> str:
-        text = str(error) if isinstance(error, DiagnoseError) else f"internal error ({type(error).__name__}: {error}); this is a bug, please report it"
+        text = (
+            str(error)
+            if isinstance(error, DiagnoseError)
+            else f"internal error ({type(error).__name__}: {error}); this is a bug, please report it"
+        )
         aside = attempts.failed(self.places, tried, text, most=self.options.failures)
         what = f"set aside after {self.options.failures} failures" if aside else "failed, will be tried again"
         self._events.log(f"{run.name}: {what}: {text}")
@@ -193,7 +207,13 @@ class Watcher:
     def _deliver(self) -> tuple[str, ...]:
         if not self._services:
             return ()
-        done = deliver(self.places, self._records.all(), self._services, lease_s=self.options.lease_s, stopped=lambda: self._stop.asked)
+        done = deliver(
+            self.places,
+            self._records.all(),
+            self._services,
+            lease_s=self.options.lease_s,
+            stopped=lambda: self._stop.asked,
+        )
         for text in done.unsent:
             self._events.log(f"alert not delivered, will be tried again: {text}")
         return done.unsent

@@ -26,7 +26,12 @@ class Delivery(NamedTuple):
 
 
 def deliver(
-    places: Places, records: Iterable[Record], services: Sequence[Service], *, lease_s: float, stopped: Callable[[], bool] = lambda: False
+    places: Places,
+    records: Iterable[Record],
+    services: Sequence[Service],
+    *,
+    lease_s: float,
+    stopped: Callable[[], bool] = lambda: False,
 ) -> Delivery:
     """Send what is recorded and not marked as sent. What fails stays and is tried again at the next look."""
     sent, unsent = 0, []
@@ -64,7 +69,9 @@ def _send_once(places: Places, record: Record, alert: Alert, service: Service, l
 def waiting(places: Places, record: Record, services: Sequence[Service]) -> bool:
     """Whether the record's alert has yet to go to some service."""
     alert = record.alert
-    return alert is not None and alert.wanted and any(not _mark(places, alert, service).exists() for service in services)
+    return (
+        alert is not None and alert.wanted and any(not _mark(places, alert, service).exists() for service in services)
+    )
 
 
 def _mark(places: Places, alert: Alert, service: Service) -> Path:

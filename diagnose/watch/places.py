@@ -80,7 +80,17 @@ class Places(NamedTuple):
     @property
     def folders(self) -> tuple[Path, ...]:
         """All folders."""
-        return self.out, self.runs, self.retired, self.claims, self.attempts, self.failed, self.sent, self.seen, self.work
+        return (
+            self.out,
+            self.runs,
+            self.retired,
+            self.claims,
+            self.attempts,
+            self.failed,
+            self.sent,
+            self.seen,
+            self.work,
+        )
 
     def make(self) -> None:
         """Create the folders."""

@@ -20,7 +20,14 @@ if TYPE_CHECKING:
 _NS_PER_DAY = 86_400_000_000_000
 
 
-def retire(places: Places, records: Sequence[Record], rule: Retention, services: Sequence[Service], *, now_ns: int | None = None) -> list[Record]:
+def retire(
+    places: Places,
+    records: Sequence[Record],
+    rule: Retention,
+    services: Sequence[Service],
+    *,
+    now_ns: int | None = None,
+) -> list[Record]:
     """Apply the rule to each job; a run whose alert has not gone out yet stays."""
     for remains in places.work.glob("retired-*"):
         shutil.rmtree(remains, ignore_errors=True)

@@ -40,12 +40,16 @@ def load_services(file: Path | None, environment: Mapping[str, str] | None = Non
     text = _private(file) if file is not None else known.get(VARIABLE, "")
     addresses = [line for raw in text.splitlines() if not raw.lstrip().startswith("#") for line in raw.split()]
     if not addresses:
-        raise UsageError(f"--notify needs addresses: set {VARIABLE}, or give --notify-file FILE readable by you alone (chmod 600)")
+        raise UsageError(
+            f"--notify needs addresses: set {VARIABLE}, or give --notify-file FILE readable by you alone (chmod 600)"
+        )
     services = tuple(Service(address, _name(address)) for address in dict.fromkeys(addresses))
     apprise = _apprise()
     for number, service in enumerate(services, 1):
         if not apprise.Apprise().add(service.address):
-            raise UsageError(f"notification address {number} ({service.name}) is none that apprise understands; see docs/watch.md")
+            raise UsageError(
+                f"notification address {number} ({service.name}) is none that apprise understands; see docs/watch.md"
+            )
     return services
 
 
@@ -58,7 +62,13 @@ def send(service: Service, alert: Alert) -> bool:
         target = apprise.Apprise()
         if target.add(service.address):
             kind = apprise.NotifyType.WARNING
-            outcome.append(bool(target.notify(body=alert.body, title=alert.title, notify_type=kind, body_format=apprise.NotifyFormat.TEXT)))
+            outcome.append(
+                bool(
+                    target.notify(
+                        body=alert.body, title=alert.title, notify_type=kind, body_format=apprise.NotifyFormat.TEXT
+                    )
+                )
+            )
 
     thread = threading.Thread(target=work, daemon=True, name=f"send to {service.name}")
     thread.start()

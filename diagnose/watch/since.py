@@ -50,7 +50,9 @@ class Since(NamedTuple):
         return self.change not in ("equivalent", "inconclusive")
 
 
-def compare_with_history(facts: RunFacts, notes: Sequence[Note], earlier: Sequence[Record], places: Places, margin: float) -> Since:
+def compare_with_history(
+    facts: RunFacts, notes: Sequence[Note], earlier: Sequence[Record], places: Places, margin: float
+) -> Since:
     """Against the job's current records that lie before the run, in their order."""
     if not earlier:
         return Since("first", "First run of this job.")
@@ -59,7 +61,12 @@ def compare_with_history(facts: RunFacts, notes: Sequence[Note], earlier: Sequen
     words = change_words(findings)
     refused = _refused(facts, last, places)
     if refused:
-        return Since("not comparable", _line(f"Not comparable with the last run {last.name}: {refused}", words), findings=findings, last=last)
+        return Since(
+            "not comparable",
+            _line(f"Not comparable with the last run {last.name}: {refused}", words),
+            findings=findings,
+            last=last,
+        )
     level = _level(earlier)
     base = [_light(record) for record in level]
     context = Context(tuple(base), (facts,), sum(run.time for run in base) / len(base))
@@ -107,7 +114,9 @@ def _facts(record: Record, places: Places) -> RunFacts | None:
         return None
 
 
-def _explained(facts: RunFacts, level: Sequence[Record], places: Places, margin: float, outcome: Outcome) -> Comparison | None:
+def _explained(
+    facts: RunFacts, level: Sequence[Record], places: Places, margin: float, outcome: Outcome
+) -> Comparison | None:
     """Parts, ranks and kernels against the newest stores of the level; the verdict stays the one of all runs."""
     import msgspec
 
@@ -127,5 +136,3 @@ def _light(record: Record) -> RunFacts:
         steps_used=record.steps_used, error=record.step_error, measured_from=record.measured_from, work=None, parts=empty, critical=empty,
         ranks=empty, kernels=kernels, collectives=pl.DataFrame(), comm_bytes=None, transports={}, settings={},
     )  # fmt: skip
-
-

@@ -11,7 +11,6 @@ from diagnose.units import format_ns, format_ratio
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-
     from diagnose.watch.record import Record
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 900, 220, 80, 20, 14, 34
@@ -45,7 +44,9 @@ def trend(records: Sequence[Record], title: str) -> Markup:
         if record.change_ratio is not None:
             tip += f", {record.change} ({format_ratio(record.change_ratio)})"
         parts.append(_mark(x(place), y(record.step_ns or 0.0), _SHAPE.get(record.change, ""), tip))
-    parts.append(f'<text class="axis mid" x="{(LEFT + WIDTH - RIGHT) / 2:.0f}" y="{HEIGHT - 8}">{escape(f"{len(shown)} runs, oldest first")}</text>')
+    parts.append(
+        f'<text class="axis mid" x="{(LEFT + WIDTH - RIGHT) / 2:.0f}" y="{HEIGHT - 8}">{escape(f"{len(shown)} runs, oldest first")}</text>'
+    )
     return Markup(f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(title)}">{"".join(parts)}</svg>')  # noqa: S704 - every text above went through escape()
 
 
@@ -55,7 +56,9 @@ def _levels(shown: Sequence[Record], x: Callable[[int], float], y: Callable[[flo
     lines = []
     for start, end in zip(starts, [*starts[1:], len(shown)], strict=True):
         mean = sum(record.step_ns or 0.0 for record in shown[start:end]) / (end - start)
-        lines.append(f'<line class="reference" x1="{x(start):.1f}" x2="{x(end - 1) + 4:.1f}" y1="{y(mean):.1f}" y2="{y(mean):.1f}"/>')
+        lines.append(
+            f'<line class="reference" x1="{x(start):.1f}" x2="{x(end - 1) + 4:.1f}" y1="{y(mean):.1f}" y2="{y(mean):.1f}"/>'
+        )
     return lines
 
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,7 +18,10 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True)
 def _book(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rules_module, "_load", lambda _folder: iter(documents.RULES))
+    by_code = {rule.code: rule for rule in documents.RULES}
+    files = [SimpleNamespace(name=f"{code}.yaml") for code in by_code]
+    monkeypatch.setattr(rules_module, "_rule_files", lambda _folder: iter(files))
+    monkeypatch.setattr(rules_module, "_checked", lambda item: by_code[item.name.removesuffix(".yaml")])
 
 
 def output(*arguments: str) -> str:

@@ -96,10 +96,21 @@ def _keyed_collectives(calls: pl.DataFrame) -> pl.DataFrame:
     parts = []
     if not with_seq.is_empty():
         # A number that comes twice on a rank was counted per step; else steps, which ranks may cut apart, stay out of it.
-        again = with_seq.group_by("group_id", "rank", "seq").len().group_by("group_id").agg((pl.col("len") > 1).any().alias("again"))
-        with_seq = with_seq.join(again, on="group_id").with_columns(pl.when(pl.col("again")).then(pl.col("step")).alias("within")).drop("again")
+        again = (
+            with_seq.group_by("group_id", "rank", "seq")
+            .len()
+            .group_by("group_id")
+            .agg((pl.col("len") > 1).any().alias("again"))
+        )
+        with_seq = (
+            with_seq.join(again, on="group_id")
+            .with_columns(pl.when(pl.col("again")).then(pl.col("step")).alias("within"))
+            .drop("again")
+        )
         nth = pl.int_range(pl.len()).over("group_id", "rank", "within", "seq", order_by="start_ns")
-        parts.append(_with_key(with_seq.with_columns(nth=nth), "seq", ("group_id", "within", "seq", "nth")).drop("within"))
+        parts.append(
+            _with_key(with_seq.with_columns(nth=nth), "seq", ("group_id", "within", "seq", "nth")).drop("within")
+        )
     if not steps.is_empty():
         nth = pl.int_range(pl.len()).over("group_id", "rank", "step", "token", order_by="start_ns")
         parts.append(_with_key(steps.with_columns(nth=nth), "order", ("group_id", "step", "token", "nth")))

@@ -55,7 +55,9 @@ class Schedule(NamedTuple):
     observed_ns: float
 
 
-def build_schedule(calls: pl.DataFrame, members: pl.DataFrame, collective: pl.DataFrame, steps: pl.DataFrame) -> Schedule | None:
+def build_schedule(
+    calls: pl.DataFrame, members: pl.DataFrame, collective: pl.DataFrame, steps: pl.DataFrame
+) -> Schedule | None:
     """The schedule of the steps given, all ranks together; None without a matched collective.
 
     Args:
@@ -69,27 +71,49 @@ def build_schedule(calls: pl.DataFrame, members: pl.DataFrame, collective: pl.Da
     calls = calls.join(steps.select("rank", "step"), on=["rank", "step"]).sort("rank", "start_ns")
     if calls.is_empty() or steps.is_empty():
         return None
-    placed = calls.join(members.select("rank", "call", "instance", pl.col("start_ns").alias("aligned_ns")), on=["rank", "call"], how="left")
-    placed = placed.join(collective.select("instance", "transfer_ns", "msg_bytes", "alpha_ns", "median_ns"), on="instance", how="left")
+    placed = calls.join(
+        members.select("rank", "call", "instance", pl.col("start_ns").alias("aligned_ns")),
+        on=["rank", "call"],
+        how="left",
+    )
+    placed = placed.join(
+        collective.select("instance", "transfer_ns", "msg_bytes", "alpha_ns", "median_ns"), on="instance", how="left"
+    )
     if placed.get_column("transfer_ns").null_count() == len(placed):
         return None
     # Members end one by one: each completes its own time after the last arrival. The shortest duration bounds it below.
     after = pl.col("aligned_ns") + pl.col("dur_ns") - pl.col("aligned_ns").max().over("instance")
     floor = pl.when(pl.col("is_p2p")).then(0).otherwise(pl.min_horizontal("transfer_ns", "dur_ns"))
-    placed = placed.with_columns(pl.when(pl.col("transfer_ns").is_not_null()).then(pl.max_horizontal(after, floor)).alias("transfer_ns"))
-    shift = placed.filter(pl.col("aligned_ns").is_not_null()).group_by("rank").agg((pl.col("aligned_ns") - pl.col("start_ns")).median().alias("shift"))
+    placed = placed.with_columns(
+        pl.when(pl.col("transfer_ns").is_not_null()).then(pl.max_horizontal(after, floor)).alias("transfer_ns")
+    )
+    shift = (
+        placed.filter(pl.col("aligned_ns").is_not_null())
+        .group_by("rank")
+        .agg((pl.col("aligned_ns") - pl.col("start_ns")).median().alias("shift"))
+    )
     placed = placed.join(shift, on="rank", how="left").with_columns(pl.col("shift").fill_null(0)).with_row_index("row")
     # A call without whole instance is an instance of its own, as long as it was.
     own = pl.col("row").cast(pl.Int64) + (placed.get_column("instance").max() or 0) + 1  # type: ignore[operator]
     matched = pl.col("transfer_ns").is_not_null()
-    placed = placed.with_columns(pl.when(matched).then(pl.col("instance")).otherwise(own).alias("instance"), pl.when(matched).then(pl.col("transfer_ns")).otherwise(pl.col("dur_ns")).alias("transfer_ns"))
+    placed = placed.with_columns(
+        pl.when(matched).then(pl.col("instance")).otherwise(own).alias("instance"),
+        pl.when(matched).then(pl.col("transfer_ns")).otherwise(pl.col("dur_ns")).alias("transfer_ns"),
+    )
     return _events(placed, steps)
 
 
 def _chosen_steps(steps: pl.DataFrame, calls: pl.DataFrame) -> list[int]:
     """Steps that every rank has, in order, as many as the event budget allows, from the middle."""
     ranks = steps.get_column("rank").n_unique()
-    common = steps.group_by("step").agg(pl.len().alias("n"), pl.col("start_ns").min().alias("at")).filter(pl.col("n") == ranks).sort("at").get_column("step").to_list()
+    common = (
+        steps.group_by("step")
+        .agg(pl.len().alias("n"), pl.col("start_ns").min().alias("at"))
+        .filter(pl.col("n") == ranks)
+        .sort("at")
+        .get_column("step")
+        .to_list()
+    )
     if not common:
         return []
     per_step = max(len(calls) / max(steps.get_column("step").n_unique(), 1), 1)
@@ -100,7 +124,9 @@ def _chosen_steps(steps: pl.DataFrame, calls: pl.DataFrame) -> list[int]:
 
 def _events(placed: pl.DataFrame, steps: pl.DataFrame) -> Schedule:
     ranks = np.sort(placed.get_column("rank").unique().to_numpy()).astype(np.int64)
-    numbers = np.array(steps.group_by("step").agg(pl.col("start_ns").min()).sort("start_ns").get_column("step").to_list(), np.int64)
+    numbers = np.array(
+        steps.group_by("step").agg(pl.col("start_ns").min()).sort("start_ns").get_column("step").to_list(), np.int64
+    )
     call_instance = np.unique(placed.get_column("instance").to_numpy(), return_inverse=True)[1]
     transfer = placed.get_column("transfer_ns").to_numpy().astype(np.float64)
     size = placed.get_column("msg_bytes").fill_null(0).to_numpy().astype(np.float64)
@@ -113,7 +139,11 @@ def _events(placed: pl.DataFrame, steps: pl.DataFrame) -> Schedule:
     # A send is not waited for; what looks exposed beside it is another call's doing.
     near_end = last_to >= duration - np.maximum(_TAIL_NS, _TAIL_RATIO * duration)
     blocks = near_end & (last_to > 0) & (placed.get_column("collective") != "send").to_numpy()
-    pieces = placed.select("row", "exposed_from_ns", "exposed_to_ns").explode("exposed_from_ns", "exposed_to_ns").drop_nulls()
+    pieces = (
+        placed.select("row", "exposed_from_ns", "exposed_to_ns")
+        .explode("exposed_from_ns", "exposed_to_ns")
+        .drop_nulls()
+    )
     piece_row = pieces.get_column("row").to_numpy().astype(np.int64)
     piece_start = start[piece_row] + pieces.get_column("exposed_from_ns").to_numpy()
     piece_end = start[piece_row] + pieces.get_column("exposed_to_ns").to_numpy()
@@ -139,7 +169,13 @@ def _events(placed: pl.DataFrame, steps: pl.DataFrame) -> Schedule:
         for column, values in zip(
             columns,
             (
-                np.concatenate((start[rows] - origin + offset, start[stretch] + duration[stretch] - origin + offset, [last - origin + offset])),
+                np.concatenate(
+                    (
+                        start[rows] - origin + offset,
+                        start[stretch] + duration[stretch] - origin + offset,
+                        [last - origin + offset],
+                    )
+                ),
                 np.concatenate((np.full(len(rows), _ARRIVE), np.full(len(stretch), _BLOCK), [_MARK])),
                 np.full(len(rows) + len(stretch) + 1, place),
                 np.concatenate((rows, stretch, [-1])),
@@ -160,7 +196,9 @@ def _events(placed: pl.DataFrame, steps: pl.DataFrame) -> Schedule:
     )  # fmt: skip
 
 
-def _follows(rank: NDArray[np.int64], stream: NDArray[np.int64], start: NDArray[np.int64], duration: NDArray[np.int64]) -> NDArray[np.int64]:
+def _follows(
+    rank: NDArray[np.int64], stream: NDArray[np.int64], start: NDArray[np.int64], duration: NDArray[np.int64]
+) -> NDArray[np.int64]:
     """For each call the call before it on its stream, -1 for none or when the two overlapped: then nothing orders them."""
     order = np.lexsort((start, stream, rank))
     before = np.full(len(order), -1, np.int64)
@@ -177,7 +215,12 @@ def _progress(times: NDArray[np.int64], first: int, waits: Merged) -> Floats:
     return (times - first - blocked).astype(np.float64)
 
 
-def replay(schedule: Schedule, *, work_scale: Mapping[tuple[int, int], float] | None = None, transfer: Callable[[Floats, Floats], Floats] | None = None) -> float:
+def replay(
+    schedule: Schedule,
+    *,
+    work_scale: Mapping[tuple[int, int], float] | None = None,
+    transfer: Callable[[Floats, Floats], Floats] | None = None,
+) -> float:
     """Span of the replayed steps in nanoseconds: from the first start to the last end over all ranks' own spans.
 
     Args:
@@ -200,7 +243,12 @@ def replay(schedule: Schedule, *, work_scale: Mapping[tuple[int, int], float] | 
     instance_of, before_of = schedule.call_instance.tolist(), schedule.call_before.tolist()
     span = 0.0
     for kind, rank, call, at, step in zip(
-        schedule.kind.tolist(), schedule.rank.tolist(), schedule.call.tolist(), schedule.progress.tolist(), schedule.step.tolist(), strict=True
+        schedule.kind.tolist(),
+        schedule.rank.tolist(),
+        schedule.call.tolist(),
+        schedule.progress.tolist(),
+        schedule.step.tolist(),
+        strict=True,
     ):
         now = clock[rank]
         if at > progress[rank]:

@@ -12,6 +12,8 @@ _MATRIX = re.compile(
 )
 _SHARED_RATIO = 0.5
 _MIN_WEIGHT = 0.002
+_CORE_RATIO = 0.8
+"""The fewest signatures that take this share of the time are what the rank is there for; the rest runs on its host."""
 
 SCHEMA = {
     "rank": pl.Int32, "speed_ratio": pl.Float64, "speed_spread_ratio": pl.Float64, "matrix_ratio": pl.Float64, "memory_ratio": pl.Float64,
@@ -23,8 +25,9 @@ def compare_speed(stats: pl.DataFrame, roles: dict[int, int]) -> pl.DataFrame:
     """Speed and volume of every rank against the others. Grain: rank; ratios minus 1, null where nothing compares.
 
     A signature (name and shape) that half of the ranks run is shared: its reference duration is the median over the
-    ranks. ``speed`` weighs ratios by time, ``breadth`` is the lower quartile over signatures of any weight, so that one slow
-    device among healthy operators and a slow host (everything slower) look different.
+    ranks. ``speed`` weighs ratios by time; ``breadth`` is the same without the few signatures that take most of it, so
+    that a slow device (its own kernels) and a slow host (everything) look different. ``unshared`` is the share of time in
+    signatures that peers do not run, above what is usual in the role: where shapes vary everywhere, none stands out.
 
     Args:
         stats: kernel_stat rows of normal steps (rank, class, name, signature, count, total_ns).
@@ -46,7 +49,9 @@ def compare_speed(stats: pl.DataFrame, roles: dict[int, int]) -> pl.DataFrame:
         pl.col("mean_ns").median().alias("ref_ns"),
         (pl.len() / ranks).alias("spread"),
         pl.col("total_ns").sum().alias("weight"),
-    )
+    ).sort("weight", "signature", descending=[True, False])
+    before = pl.col("weight").cum_sum() - pl.col("weight")
+    reference = reference.with_columns((before < _CORE_RATIO * pl.col("weight").sum()).alias("core"))
     by_role = per.group_by("role", "signature").agg(pl.len().alias("running")).join(in_role, on="role")
     by_role = by_role.with_columns((pl.col("running") / pl.col("role_ranks")).alias("share"))
     joined = per.join(reference, on="signature").join(
@@ -64,9 +69,11 @@ def compare_speed(stats: pl.DataFrame, roles: dict[int, int]) -> pl.DataFrame:
     weighty = shared.filter(pl.col("weight") >= _MIN_WEIGHT * total)
     speed = shared.group_by("rank").agg(_weighted("log_ratio").alias("speed_ratio"))
     spread = weighty.group_by("rank").agg(
-        (pl.col("log_ratio").quantile(0.75) - pl.col("log_ratio").quantile(0.25)).alias("speed_spread_ratio"),
-        pl.col("log_ratio").quantile(0.25).exp().sub(1).alias("breadth_ratio"),
+        (pl.col("log_ratio").quantile(0.75) - pl.col("log_ratio").quantile(0.25)).alias("speed_spread_ratio")
     )
+    rest = shared.filter(~pl.col("core")).group_by("rank").agg(
+        (pl.col("total_ns").sum() / (pl.col("count") * pl.col("ref_ns")).sum().clip(lower_bound=1.0) - 1).alias("breadth_ratio")
+    )  # fmt: skip
     matrix = shared.filter(pl.col("matrix")).group_by("rank").agg(_weighted("log_ratio").alias("matrix_ratio"))
     memory = shared.filter(~pl.col("matrix")).group_by("rank").agg(_weighted("log_ratio").alias("memory_ratio"))
     volume = joined.group_by("rank", "role").agg(
@@ -77,9 +84,12 @@ def compare_speed(stats: pl.DataFrame, roles: dict[int, int]) -> pl.DataFrame:
         .alias("volume"),
         (pl.col("total_ns").filter(~pl.col("shared")).sum() / pl.col("total_ns").sum()).alias("unshared_ratio"),
     )
-    volume = volume.with_columns((pl.col("volume") / pl.col("volume").median().over("role") - 1).alias("volume_ratio"))
+    volume = volume.with_columns(
+        (pl.col("volume") / pl.col("volume").median().over("role") - 1).alias("volume_ratio"),
+        (pl.col("unshared_ratio") - pl.col("unshared_ratio").median().over("role")).clip(lower_bound=0.0),
+    )
     result = volume.select("rank", "volume_ratio", "unshared_ratio")
-    for part in (speed, spread, matrix, memory):
+    for part in (speed, spread, rest, matrix, memory):
         result = result.join(part, on="rank", how="left")
     return result.select(list(SCHEMA)).sort("rank")
 

@@ -48,7 +48,14 @@ def what_if(schedule: Schedule, inputs: Inputs) -> tuple[pl.DataFrame, float]:
     rows = []
     for name, span in _spans(schedule, inputs).items():
         ratio = min(span / base, 1.0)
-        rows.append({"scenario": name, "step_ns": round(inputs.step_ns * ratio), "speedup": 1 / ratio if ratio else None, "explained_ratio": explained})
+        rows.append(
+            {
+                "scenario": name,
+                "step_ns": round(inputs.step_ns * ratio),
+                "speedup": 1 / ratio if ratio else None,
+                "explained_ratio": explained,
+            }
+        )
     return pl.DataFrame(rows, schema=SCHEMA).sort("speedup", "scenario", descending=[True, False]), explained
 
 
@@ -70,7 +77,9 @@ def _spans(schedule: Schedule, inputs: Inputs) -> dict[str, float]:
 
     spans = {
         "no_skew": replay(schedule, work_scale=_typical(inputs), transfer=at_median),
-        "perfect_overlap": max(replay(schedule, transfer=lambda transfer, _size: transfer * 0.0), _busiest_wire(schedule)),
+        "perfect_overlap": max(
+            replay(schedule, transfer=lambda transfer, _size: transfer * 0.0), _busiest_wire(schedule)
+        ),
         "bandwidth_x2": replay(schedule, transfer=doubled),
     }
     if known.any():
@@ -92,9 +101,9 @@ def _busiest_wire(schedule: Schedule) -> float:
 
 def _typical(inputs: Inputs) -> Scale:
     """Local work with its compute at the mean of its type. Source: what-if analysis of stragglers, OSDI'25."""
-    rows = inputs.typical.join(inputs.parts.select("rank", "step", "local_work_ns", "compute_ns"), on=["rank", "step"]).filter(
-        (pl.col("local_work_ns") > 0) & (pl.col("actual_ns") > 0)
-    )
+    rows = inputs.typical.join(
+        inputs.parts.select("rank", "step", "local_work_ns", "compute_ns"), on=["rank", "step"]
+    ).filter((pl.col("local_work_ns") > 0) & (pl.col("actual_ns") > 0))
     share = (pl.col("compute_ns") / pl.col("local_work_ns")).clip(0.0, 1.0)
     scale = rows.select("rank", "step", (1 + share * (pl.col("typical_ns") / pl.col("actual_ns") - 1)).alias("scale"))
     return {(rank, step): value for rank, step, value in scale.iter_rows()}
@@ -120,7 +129,12 @@ def _rebalanced(inputs: Inputs) -> Scale:
     mean = float(work.get_column("work").mean() or 0.0)  # type: ignore[arg-type]
     stage = dict(work.iter_rows())
     steps = inputs.parts.get_column("step").unique().to_list()
-    return {(rank, step): mean / stage[role] for rank, role in inputs.ranks.select("rank", "role").iter_rows() for step in steps if stage[role]}
+    return {
+        (rank, step): mean / stage[role]
+        for rank, role in inputs.ranks.select("rank", "role").iter_rows()
+        for step in steps
+        if stage[role]
+    }
 
 
 def _without(inputs: Inputs, part: str) -> Scale:

@@ -21,6 +21,7 @@ Note = Callable[[str, str, int], None]
 
 _DAY_NS = 86_400_000_000_000
 _SYSTEMATIC_RATIO = 0.05
+_SYSTEMATIC_RECORDS = 8
 """Damage hits a few records; where more of them overlap, steps lie on one another, and each is as long as it says."""
 
 _LONGEST_NS = 1 << 60
@@ -119,7 +120,7 @@ def _cut_impossible(activities: Activities, note: Note) -> Activities:
     same = (stream[1:] == stream[:-1]) & (device[1:] == device[:-1])
     over = np.zeros(len(start), bool)
     over[:-1] = same & (start[:-1] + dur[:-1] - start[1:] > _IMPOSSIBLE_OVERLAP_NS) & (start[1:] > start[:-1])
-    if not over.any() or over.mean() > _SYSTEMATIC_RATIO:
+    if not over.any() or over.sum() > max(_SYSTEMATIC_RECORDS, _SYSTEMATIC_RATIO * len(over)):
         return activities
     cut = np.array(activities.dur_ns)
     places = np.flatnonzero(over)

@@ -19,7 +19,10 @@ def node_rows(tables: Tables) -> list[dict[str, Any]]:
     if not tables.query("SELECT count(*) FROM metric_sample").item():
         return []
     section = nodes(tables)
-    lines = {(line.get("host"), line.get("device"), line.get("measure")): line.get("points") for line in section["sparklines"]}
+    lines = {
+        (line.get("host"), line.get("device"), line.get("measure")): line.get("points")
+        for line in section["sparklines"]
+    }
     rows = []
     for host in section["hosts"]:
         for entry in host["differs"]:

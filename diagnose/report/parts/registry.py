@@ -22,4 +22,9 @@ def extra_sections(tables: Tables, config: Config, job: JobSummary | None) -> di
     rows = node_rows(tables)
     if rows:
         pictures = {**(pictures or {}), "nodes": rows}
-    return {"network": network(tables), "charts": pictures, "what_if": what_if(tables, config, job), "transports": transports(tables)}
+    return {
+        "network": network(tables),
+        "charts": pictures,
+        "what_if": what_if(tables, config, job),
+        "transports": transports(tables),
+    }

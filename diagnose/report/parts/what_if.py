@@ -22,5 +22,12 @@ def what_if(tables: Tables, config: Config, job: JobSummary | None) -> list[dict
             saved = round((1 - row["step_ns"] / job.step_ns) * world * _HOURS_PER_DAY, 2)
         price = config.price_per_gpu_hour
         cost = None if saved is None or price is None else round(saved * price, 2)
-        rows.append({**row, "gpu_hours_per_day": saved, "cost_per_day": cost, "currency": None if cost is None else config.currency})
+        rows.append(
+            {
+                **row,
+                "gpu_hours_per_day": saved,
+                "cost_per_day": cost,
+                "currency": None if cost is None else config.currency,
+            }
+        )
     return rows

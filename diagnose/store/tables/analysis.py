@@ -31,9 +31,9 @@ RANK_WORK = Table(
     speed_spread_ratio | DOUBLE | ratio | Interquartile range of that over the signatures.
     matrix_ratio | DOUBLE  | ratio | The same for matrix kernels alone.
     memory_ratio | DOUBLE  | ratio | The same for the other, memory-bound kernels.
-    breadth_ratio | DOUBLE | ratio | The same for the typical signature, however short.
+    breadth_ratio | DOUBLE | ratio | The same for all but the few signatures that take most of the time.
     volume_ratio | DOUBLE  | ratio | Amount of work (counts at the others' durations) over the others', minus 1.
-    unshared_ratio | DOUBLE | ratio | Share of its compute in kernels or shapes that most peers never run.
+    unshared_ratio | DOUBLE | ratio | Share of its compute in kernels or shapes that most peers never run, above the role's median.
     cause        | VARCHAR | -     | Cause from the contract's list, null for ordinary ranks.
     cost_ns      | BIGINT  | ns    | What the job's step would save without this rank's excess.
 """),
