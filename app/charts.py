@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 MOST_LABELLED = 30
+AXIS_PX, LEGEND_PX = 58, 26
+"""What the axis with its title, and a legend without its lines, take of a chart's height."""
 WIDE_LABEL = 420
 """Pixels: names of hosts and kernels are never cut."""
 
@@ -30,7 +32,7 @@ def parts_across(rows: pl.DataFrame, *, title: str = "time per step", sort: list
     divisor, unit = time_unit(_longest(rows))
     drawn = _stacked(rows, divisor)
     limit = (drawn.get_column("end").max() or 0) * 0.025
-    y = alt.Y("place:N", sort=sort, title=None, axis=alt.Axis(labelLimit=WIDE_LABEL))
+    y = alt.Y("place:N", sort=sort, title=None, axis=alt.Axis(labelLimit=WIDE_LABEL, labelOverlap=False))
     base = alt.Chart(drawn).encode(y=y)
     bars = base.mark_bar(height={"band": 0.8}).encode(
         x=alt.X("start:Q", title=f"{title} ({unit})", axis=alt.Axis(format=",.4~f")), x2="end:Q", color=part_colours(drawn["part"].to_list(), columns),
@@ -39,7 +41,7 @@ def parts_across(rows: pl.DataFrame, *, title: str = "time per step", sort: list
     letters = base.transform_filter(alt.datum.value > limit).mark_text(fontSize=11, fontWeight="bold").encode(
         x="middle:Q", text="letter:N", color=alt.condition("datum.letter == 'C'", alt.value("#fff"), alt.value("#111")),
     )  # fmt: skip
-    return (bars + letters).properties(height=rows_height(drawn.get_column("place").n_unique(), 26))
+    return (bars + letters).properties(height=rows_height(drawn.get_column("place").n_unique(), 26, legend=-(-drawn.get_column("part").n_unique() // columns)))
 
 
 def parts_along(rows: pl.DataFrame, *, title: str, places: list[str], off: bool = False) -> alt.LayerChart:
@@ -48,7 +50,7 @@ def parts_along(rows: pl.DataFrame, *, title: str, places: list[str], off: bool 
     drawn = _stacked(rows, divisor)
     counted = drawn.filter(pl.col("counted")) if off else drawn
     top = (counted if len(counted) else drawn).get_column("end").max() or 1
-    scale = alt.Scale(domain=[0, top * 1.15], nice=False)
+    scale = alt.Scale(domain=[0, top * (1.05 if not off or drawn["counted"].all() else 1.45)], nice=False)
     extra = [alt.Tooltip("labels:N", title="label")] if off else []
     base = alt.Chart(drawn).encode(x=alt.X("place:N", sort=places, title=title, axis=alt.Axis(labelOverlap="greedy", labelAngle=-40 if _wide(places) else 0, labelLimit=WIDE_LABEL)))
     bars = base.mark_bar(clip=True).encode(
@@ -57,10 +59,10 @@ def parts_along(rows: pl.DataFrame, *, title: str, places: list[str], off: bool 
         tooltip=[alt.Tooltip("place:N", title=title), *extra, alt.Tooltip("part:N"), alt.Tooltip("value:Q", title=f"time ({unit})", format=",.3~f"), alt.Tooltip("share:Q", format=".1%")],
     )  # fmt: skip
     if not off or drawn["counted"].all():
-        return alt.layer(bars).properties(height=300)
-    marks = drawn.filter(~pl.col("counted")).group_by("place").agg(pl.col("labels").first()).with_columns(pl.lit(top * 1.1).alias("y"))
-    words = alt.Chart(marks).mark_text(angle=270, align="right", fontSize=11, color=REFERENCE_COLOUR, dx=0).encode(x=alt.X("place:N", sort=places), y="y:Q", text="labels:N", tooltip=["labels:N"])
-    return (bars + words).properties(height=300)
+        return alt.layer(bars).properties(height=340)
+    marks = drawn.filter(~pl.col("counted")).group_by("place").agg(pl.col("labels").first()).with_columns(pl.lit(top * 1.03).alias("y"))
+    words = alt.Chart(marks).mark_text(angle=270, align="left", fontSize=12, color=REFERENCE_COLOUR).encode(x=alt.X("place:N", sort=places), y="y:Q", text="labels:N", tooltip=["labels:N"])
+    return (bars + words).properties(height=340)
 
 
 def heat(rows: pl.DataFrame, *, title: str, diverging: bool, selectable: str) -> alt.Chart:
@@ -72,7 +74,7 @@ def heat(rows: pl.DataFrame, *, title: str, diverging: bool, selectable: str) ->
     scale = alt.Scale(scheme=DIVERGING, domain=[-bound, bound], domainMid=0) if diverging else alt.Scale(scheme=SEQUENTIAL, domain=[0, bound])
     order = rows.select("row", "row_order").unique().sort("row_order").get_column("row").to_list()
     click = alt.selection_point(name="clicked", fields=[selectable], on="click", clear="dblclick")
-    height = max(160, min(1100, len(order) * (18 if len(order) <= 60 else 13 if len(order) <= 72 else 7)))
+    height = min(1200, rows_height(len(order), 18 if len(order) <= 60 else 13 if len(order) <= 72 else 7, legend=2))
     return (
         alt.Chart(drawn)
         .mark_rect(stroke=None)
@@ -92,7 +94,7 @@ def trend(rows: pl.DataFrame, column: str, title: str, *, factor: float = 1.0) -
     """One logged value over the steps."""
     drawn = rows.filter(pl.col(column).is_not_null()).with_columns((pl.col(column) * factor).alias("value"))
     return alt.Chart(drawn).mark_line(color=PEER_COLOUR, point=len(drawn) < 60).encode(
-        x=alt.X("step:Q", title="step (training log)", axis=alt.Axis(format="d", tickMinStep=1)), y=alt.Y("value:Q", title=title, scale=alt.Scale(zero=False)),
+        x=alt.X("step:Q", title="step (training log)", axis=alt.Axis(format="d", tickMinStep=1)), y=alt.Y("value:Q", title=title, scale=alt.Scale(zero=False), axis=alt.Axis(format=",.5~g")),
         detail="restart:N", tooltip=["step:Q", alt.Tooltip("value:Q", title=title, format=",.4~g"), "restart:Q"],
     ).properties(height=220)  # fmt: skip
 
@@ -128,6 +130,6 @@ def _wide(places: Sequence[str]) -> bool:
     return sum(len(place) + 2 for place in places[:MOST_LABELLED]) > 150
 
 
-def rows_height(rows: int, each: int) -> int:
-    """Height of a chart of bars; said in pixels, because a step size would fight with the fitted width."""
-    return max(1, rows) * each
+def rows_height(rows: int, each: int, *, legend: int = 1) -> int:
+    """Height of a chart of rows in pixels: the rows, the axis below and ``legend`` lines above are fitted into it."""
+    return max(1, rows) * each + 12 + AXIS_PX + (LEGEND_PX + 18 * legend if legend else 0)

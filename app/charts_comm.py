@@ -54,7 +54,7 @@ def wait_transfer(rows: pl.DataFrame) -> alt.Chart:
     drawn = rows.with_columns((pl.col("ns") / divisor).alias("value"))
     order = rows.get_column("group").unique(maintain_order=True).to_list()
     return alt.Chart(drawn).mark_bar(height={"band": 0.75}).encode(
-        y=alt.Y("group:N", sort=order, title=None, axis=alt.Axis(labelLimit=WIDE_LABEL)), x=alt.X("value:Q", title=f"median time per call ({unit})"),
+        y=alt.Y("group:N", sort=order, title=None, axis=alt.Axis(labelLimit=WIDE_LABEL, labelOverlap=False)), x=alt.X("value:Q", title=f"median time per call ({unit})"),
         color=alt.Color("part:N", scale=_KINDS, legend=alt.Legend(title=None, orient="top", labelLimit=0)), order=alt.Order("order:Q"),
         tooltip=["group", "part", alt.Tooltip("value:Q", title=f"time ({unit})", format=",.3~f"), "count"],
     ).properties(height=rows_height(len(order), 26))  # fmt: skip
@@ -70,7 +70,7 @@ def members(rows: pl.DataFrame) -> alt.Chart:
     move = names.select("member", pl.lit(TRANSFER).alias("part"), middle.alias("from"), (pl.col("ended_ns") / divisor).alias("to"))
     drawn = pl.concat([wait, move]).with_columns((pl.col("to") - pl.col("from")).alias("length"))
     return alt.Chart(drawn).mark_bar(height={"band": 0.75}).encode(
-        y=alt.Y("member:N", sort=names.get_column("member").to_list(), title=None, axis=alt.Axis(labelLimit=WIDE_LABEL)),
+        y=alt.Y("member:N", sort=names.get_column("member").to_list(), title=None, axis=alt.Axis(labelLimit=WIDE_LABEL, labelOverlap=False)),
         x=alt.X("from:Q", title=f"after the first member's start ({unit}, aligned clocks)"), x2="to:Q",
         color=alt.Color("part:N", scale=_KINDS, legend=alt.Legend(title=None, orient="top", labelLimit=0)),
         tooltip=["member", "part", alt.Tooltip("from:Q", title=f"from ({unit})", format=",.3~f"), alt.Tooltip("length:Q", title=f"lasts ({unit})", format=",.3~f")],
@@ -89,18 +89,18 @@ def last_arrivals(rows: pl.DataFrame) -> alt.Chart:
 def topology(hosts: pl.DataFrame, edges: pl.DataFrame) -> alt.LayerChart:
     """Hosts with their ranks and NICs, joined by the transports they use; dashes where GPUDirect RDMA is off."""
     colour = alt.Color("transport:N", scale=_transports(edges), legend=alt.Legend(title="transport between hosts", orient="top", labelLimit=0))
-    dash = alt.StrokeDash("gdr:N", scale=alt.Scale(domain=["GPUDirect RDMA", "no GPUDirect RDMA", "not stated"], range=[[1, 0], [6, 4], [2, 2]]), legend=alt.Legend(title=None, orient="top", labelLimit=0))
+    kinds = ["GPUDirect RDMA", "partly GPUDirect RDMA", "no GPUDirect RDMA", "not stated"]
+    dash = alt.StrokeDash("gdr:N", scale=alt.Scale(domain=kinds, range=[[1, 0], [12, 3, 3, 3], [6, 5], [2, 3]]), legend=alt.Legend(title=None, orient="top", labelLimit=0))
     axis = alt.Axis(labels=False, ticks=False, grid=False, domain=False, title=None)
     x, y = alt.X("x:Q", axis=axis, scale=alt.Scale(domain=[-1.45, 1.45])), alt.Y("y:Q", axis=axis, scale=alt.Scale(domain=[-1.25, 1.25]))
     lines = alt.Chart(edges).mark_rule(strokeWidth=2).encode(
         x=x, y=y, x2="x2:Q", y2="y2:Q", color=colour, strokeDash=dash, tooltip=["source_host", "target_host", "transport", "gdr", "connections", "nics"],
     )  # fmt: skip
     boxes = alt.Chart(hosts).mark_square(size=700, color=REFERENCE_COLOUR, opacity=1).encode(x=x, y=y, tooltip=["host", "ranks", "nics", "inside"])
-    near = alt.Chart(hosts).encode(x=x, y=y)
-    names = near.mark_text(dy=-24, fontWeight="bold", fontSize=12, color=REFERENCE_COLOUR).encode(text="host:N")
-    ranks = near.mark_text(dy=26, fontSize=11, color=REFERENCE_COLOUR).encode(text="ranks:N")
-    inside = near.mark_text(dy=40, fontSize=11, color=REFERENCE_COLOUR).encode(text="inside:N")
-    layers = [boxes, names, ranks, inside]
+    above, below = (alt.Chart(hosts).transform_filter(test).encode(x=x, y=y, text="words:N") for test in ("datum.y > -0.01", "datum.y <= -0.01"))
+    names = above.mark_text(lineBreak="\n", lineHeight=15, dy=-62, fontSize=12, color=REFERENCE_COLOUR)
+    more = below.mark_text(lineBreak="\n", lineHeight=15, dy=30, fontSize=12, color=REFERENCE_COLOUR)
+    layers = [boxes, names, more]
     return alt.layer(*([lines] if len(edges) else []), *layers).properties(height=460)
 
 
@@ -116,11 +116,11 @@ def host_matrix(edges: pl.DataFrame) -> alt.Chart:
 
 def tiers(rows: pl.DataFrame) -> alt.LayerChart:
     """Bus bandwidth of each tier with its interval."""
-    base = alt.Chart(rows).encode(y=alt.Y("name:N", sort=None, title=None, axis=alt.Axis(labelLimit=WIDE_LABEL)))
+    base = alt.Chart(rows).encode(y=alt.Y("name:N", sort=None, title=None, axis=alt.Axis(labelLimit=WIDE_LABEL, labelOverlap=False)))
     return (
         base.mark_rule(strokeWidth=4, opacity=0.45, color=PEER_COLOUR).encode(x=alt.X("low:Q", title="bus bandwidth (GB/s), with its interval", scale=alt.Scale(domainMin=0)), x2="high:Q")
         + base.mark_point(filled=True, size=90, color=RANK_COLOUR).encode(x="busbw:Q", tooltip=["name", alt.Tooltip("busbw:Q", format=",.2f", title="GB/s"), "bound"])
-    ).properties(height=rows_height(len(rows), 30))
+    ).properties(height=rows_height(len(rows), 30, legend=0))
 
 
 def _transports(edges: pl.DataFrame) -> alt.Scale:

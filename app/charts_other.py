@@ -18,11 +18,11 @@ def metric(found: Series, window: pl.DataFrame, title: str) -> alt.LayerChart:
     """Lines of hosts before the band of their peers; the traced steps shaded."""
     axis = f"{title} ({found.unit})"
     x = alt.X("seconds:Q", title="seconds from the first traced step")
-    y = alt.Y("value:Q", title=axis, scale=alt.Scale(zero=False))
+    y = alt.Y("value:Q", title=axis, scale=alt.Scale(zero=False), axis=alt.Axis(format=".4~s"))
     shade = alt.Chart(window).mark_rect(opacity=0.12, color=PEER_COLOUR).encode(x="from:Q", x2="to:Q")
     band = alt.Chart(found.band).mark_area(opacity=0.18, color=REFERENCE_COLOUR).encode(x=x, y=alt.Y("low:Q", title=axis), y2="high:Q")
     middle = alt.Chart(found.band).mark_line(color=REFERENCE_COLOUR, strokeDash=[6, 4]).encode(x=x, y="middle:Q")
-    few = found.lines.get_column("seconds").n_unique() < 40
+    few = found.lines.get_column("seconds").n_unique() < 20
     lines = alt.Chart(found.lines).mark_line(point=few).encode(
         x=x, y=y, color=alt.Color("who:N", legend=alt.Legend(title=None, orient="bottom", columns=2, labelLimit=0)),
         strokeDash=alt.StrokeDash("who:N", legend=None), tooltip=["host", "entity", alt.Tooltip("seconds:Q", format=".2f"), alt.Tooltip("value:Q", title=axis, format=",.4~g")],
@@ -34,7 +34,7 @@ def what_if(rows: pl.DataFrame, measured_ns: float | None) -> alt.LayerChart:
     """Step time if one thing were fixed, beside the measured one."""
     divisor, unit = time_unit(max(measured_ns or 0, rows.get_column("step_ns").max() or 0))  # type: ignore[type-var]
     drawn = rows.with_columns((pl.col("step_ns") / divisor).alias("value"), pl.col("speedup").map_elements(lambda item: f"{item:.2f}x", return_dtype=pl.String).alias("words"))
-    base = alt.Chart(drawn).encode(y=alt.Y("scenario:N", sort=None, title=None, axis=alt.Axis(labelLimit=WIDE_LABEL)))
+    base = alt.Chart(drawn).encode(y=alt.Y("scenario:N", sort=None, title=None, axis=alt.Axis(labelLimit=WIDE_LABEL, labelOverlap=False)))
     bars = base.mark_bar(height={"band": 0.7}, color=PEER_COLOUR).encode(
         x=alt.X("value:Q", title=f"step time ({unit}); dashed: as measured"), tooltip=["scenario", alt.Tooltip("value:Q", format=",.3~f", title=f"step ({unit})"), "words"]
     )  # fmt: skip
@@ -42,7 +42,7 @@ def what_if(rows: pl.DataFrame, measured_ns: float | None) -> alt.LayerChart:
     layers = [bars, words]
     if measured_ns:
         layers.append(alt.Chart(pl.DataFrame({"value": [measured_ns / divisor]})).mark_rule(strokeDash=[6, 4], color=RANK_COLOUR, strokeWidth=2).encode(x="value:Q"))
-    return alt.layer(*layers).properties(height=rows_height(len(rows), 30))
+    return alt.layer(*layers).properties(height=rows_height(len(rows), 30, legend=0))
 
 
 def scaling(points: pl.DataFrame, predicted: pl.DataFrame, unit: str) -> alt.LayerChart:

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from diagnose.model import Evidence
     from diagnose.report.document import Document, FindingEntry
 
-ROW_PX = 35
-_WIDE = ("name", "kernel", "host", "message", "text", "problem", "path", "example", "why")
+FEW_ROWS = 8
+LONG_NAME = 45
+"""Characters from which a column of names gets the widest column."""
 
 
 def sidebar() -> str | None:
@@ -98,9 +99,8 @@ def table(
 ) -> None:  # fmt: skip
     """A table in the units of its labels; with ``on_pick`` a click on a row calls it with the widget's key."""
     shown = in_units(rows.drop(hide, strict=False))
-    whole = ROW_PX * (len(shown) + 1) + 3
-    columns = {name: _column(name, shown.schema[name], (labels or {}).get(name)) for name in shown.columns}
-    extra: dict[str, Any] = {"height": whole if height is None or whole < height else height} if height is not None or len(shown) < 10 else {}
+    columns = {name: _column(name, shown, (labels or {}).get(name)) for name in shown.columns}
+    extra: dict[str, Any] = {"height": "content" if len(shown) < FEW_ROWS else height or "auto"}
     if on_pick is not None:
         extra |= {"on_select": lambda: on_pick(key), "selection_mode": "single-row"}
     st.dataframe(shown, key=key, hide_index=True, column_config=columns, alt=alt, lazy=False, width="stretch", placeholder="–", **extra)
@@ -113,21 +113,24 @@ def picked_row(key: str) -> int | None:
     return rows[0] if rows else None
 
 
-def _column(name: str, kind: pl.DataType, words: str | None) -> Any:  # noqa: ANN401 - streamlit's column types
-    title = words or label(name)
+def _column(name: str, rows: pl.DataFrame, words: str | None) -> Any:  # noqa: ANN401 - streamlit's column types
+    title, kind = words or label(name), rows.schema[name]
     if name.endswith("_bytes") or name == "bytes":
         return st.column_config.NumberColumn(title, format="bytes", help="decimal prefixes")
     if kind.is_float():
         return st.column_config.NumberColumn(title, format="%.1f" if name.endswith("_ratio") else "%.3f" if name.endswith("_ns") else "%.4g")
     if kind.is_integer():
         return st.column_config.NumberColumn(title, format="%d")
-    return st.column_config.Column(title, width="large" if name in _WIDE else None)
+    longest = rows.get_column(name).str.len_chars().max() if kind == pl.String else 0
+    return st.column_config.Column(title, width="large" if (longest or 0) > LONG_NAME else None)  # type: ignore[operator]
 
 
-def facts(items: dict[str, str]) -> None:
-    """Key numbers in a row that wraps; long values are not cut."""
+def facts(items: dict[str, str | None]) -> None:
+    """Key numbers in a row that wraps, those that are known; long values are not cut."""
     with st.container(horizontal=True):
         for name, value in items.items():
+            if value is None:
+                continue
             with st.container(border=True, width="content"):
                 st.caption(name)
                 st.markdown(f"**{plain(value)}**")
@@ -136,6 +139,11 @@ def facts(items: dict[str, str]) -> None:
 def duration(value: float | None) -> str:
     """A time, or what is said when it is not known."""
     return "not known" if value is None else format_ns(value)
+
+
+def known_duration(value: float | None) -> str | None:
+    """A time where it is known."""
+    return None if value is None else format_ns(value)
 
 
 def _sourced(item: Evidence) -> str:

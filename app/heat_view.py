@@ -62,8 +62,12 @@ def rank_facts(row: pl.DataFrame) -> str:
 
 
 def suspect(document: Document, ranks: list[int]) -> int | None:
-    """The rank a reader most likely came for: that of the dearest finding about ranks."""
-    named = (rank for finding in document.findings for rank in finding.ranks)
+    """The rank a reader most likely came for: that of the dearest finding about ranks, else the latest one."""
+    named = [rank for finding in document.findings for rank in finding.ranks]
+    late = document.charts.lateness if document.charts else None
+    if late is not None and late.ranks:
+        sums = [sum(value or 0 for value in values) for values in late.late_ns]
+        named.append(late.ranks[sums.index(max(sums))])
     return next((rank for rank in named if rank in ranks), ranks[0] if ranks else None)
 
 

@@ -27,7 +27,7 @@ asked = state.in_address(state.FINDING)
 if asked is not None and page == pages[state.HOME] and picked is not None:
     st.switch_page(pages["findings"], query_params={state.RUN: picked, state.FINDING: asked})
 unknown = state.unknown_run()
-if unknown is not None:
+if unknown is not None and picked is not None:
     st.warning(f"The address asks for the run {plain(unknown)}, which is not in this folder. Below is another run.", icon=":material/link_off:")
 if picked is None:
     st.title("No run stores here", anchor=False)

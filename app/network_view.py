@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from diagnose.report.document import Document
 
+BESIDE = 0.05
+"""Distance of the lines of one pair of hosts, where the circle's radius is 1."""
 MOST_DRAWN = 16
 """Hosts that a picture can show; more become a matrix."""
 _EDGES = {"source_host": pl.String, "target_host": pl.String, "transport": pl.String, "gdr": pl.String, "connections": pl.Int64, "nics": pl.String}
@@ -36,14 +38,17 @@ def placed_hosts(run: Run, between: pl.DataFrame) -> pl.DataFrame:
     names = sorted({*known, *between.get_column("source_host"), *between.get_column("target_host"), *inside})
     rows = []
     for place, name in enumerate(names):
-        angle = 2 * math.pi * place / max(1, len(names)) + math.pi / 2
+        angle = 2 * math.pi * place / max(1, len(names)) + (math.pi if len(names) == 2 else math.pi / 2)
         radius = 0.0 if len(names) == 1 else 1.0
         ranks = [rank for rank in (known.get(name) or {}).get("ranks") or [] if rank is not None]
         rows.append({
             "host": name, "x": radius * math.cos(angle), "y": radius * math.sin(angle), "ranks": f"ranks {ranges(ranks)}" if ranks else "ranks not known",
             "nics": nics.get(name, "NICs not known"), "inside": inside.get(name, ""),
         })  # fmt: skip
-    return pl.DataFrame(rows, schema={"host": pl.String, "x": pl.Float64, "y": pl.Float64, "ranks": pl.String, "nics": pl.String, "inside": pl.String})
+    frame = pl.DataFrame(rows, schema={"host": pl.String, "x": pl.Float64, "y": pl.Float64, "ranks": pl.String, "nics": pl.String, "inside": pl.String})
+    lines = pl.concat_str("host", "ranks", "nics", "inside", separator="\n").str.strip_chars_end("\n")
+    upper = (pl.col("y") > -0.01) & (pl.col("inside") == "")  # words above a box end at the box
+    return frame.with_columns((pl.when(upper).then(pl.lit("\n")).otherwise(pl.lit("")) + lines).alias("words"))
 
 
 def knows_inside(hosts: pl.DataFrame) -> bool:
@@ -52,12 +57,20 @@ def knows_inside(hosts: pl.DataFrame) -> bool:
 
 
 def placed_edges(between: pl.DataFrame, hosts: pl.DataFrame) -> pl.DataFrame:
-    """Edges with the places of their ends, both directions as one line."""
+    """Edges with the places of their ends, both directions as one line; several transports of a pair lie side by side."""
     low, high = pl.min_horizontal("source_host", "target_host"), pl.max_horizontal("source_host", "target_host")
-    joined = between.with_columns(low.alias("source_host"), high.alias("target_host")).group_by("source_host", "target_host", "transport", "gdr").agg(pl.col("connections").sum(), pl.col("nics").first())
+    gdr = pl.when(pl.col("gdr").n_unique() == 1).then(pl.col("gdr").first()).otherwise(pl.lit("partly GPUDirect RDMA"))
+    joined = between.with_columns(low.alias("source_host"), high.alias("target_host")).group_by("source_host", "target_host", "transport").agg(
+        gdr.alias("gdr"), pl.col("connections").sum(), pl.col("nics").unique().sort().str.join(", ")
+    ).sort("source_host", "target_host", "transport")  # fmt: skip
     start = hosts.select(pl.col("host").alias("source_host"), "x", "y")
     end = hosts.select(pl.col("host").alias("target_host"), pl.col("x").alias("x2"), pl.col("y").alias("y2"))
-    return joined.join(start, on="source_host").join(end, on="target_host").sort("source_host", "target_host", "transport")
+    aside = (pl.int_range(pl.len()) - (pl.len() - 1) / 2).over("source_host", "target_host") * BESIDE
+    length = ((pl.col("x2") - pl.col("x")) ** 2 + (pl.col("y2") - pl.col("y")) ** 2).sqrt()
+    shift_x, shift_y = aside * (pl.col("y") - pl.col("y2")) / length, aside * (pl.col("x2") - pl.col("x")) / length
+    return joined.join(start, on="source_host", maintain_order="left").join(end, on="target_host", maintain_order="left").with_columns(
+        pl.col("x") + shift_x, pl.col("x2") + shift_x, pl.col("y") + shift_y, pl.col("y2") + shift_y
+    )  # fmt: skip
 
 
 def tier_rows(document: Document) -> pl.DataFrame:

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from diagnose.units import format_count, format_ratio
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -42,6 +44,15 @@ def clocks(document: Document) -> pl.DataFrame:
 def not_checked(document: Document) -> pl.DataFrame:
     """Open questions."""
     return _frame(document.not_checked)
+
+
+def covered(document: Document) -> str:
+    """How much of the job the traces cover."""
+    run = document.run
+    seen = format_count(len(run.ranks))
+    if not run.world_size:
+        return f"Ranks with traces: {seen}; the size of the job is not known."
+    return f"Ranks with traces: {seen} of {format_count(run.world_size)} ({format_ratio(len(run.ranks) / run.world_size)})."
 
 
 def columns(table: Table) -> pl.DataFrame:

@@ -20,6 +20,7 @@ MAX_ROWS = 72
 """Rows of a heat map that a screen can show with readable names; more are joined by host."""
 MAX_HOST_ROWS = 200
 _IDLE = ("idle_input_ns", "idle_host_ns", "idle_sync_ns", "idle_bubble_ns")
+_TABLE_WORDS = {"step_ns": "whole step", "exposed_comm_ns": "W + T  communication in all", "overlapped_comm_ns": "hidden communication"}
 _ORDER = {PART_LABELS[part.key]: place for place, part in enumerate(PARTS)}
 
 
@@ -61,13 +62,13 @@ def rank_name(column: str = "rank") -> pl.Expr:
 
 
 def by_rank_or_host(frame: pl.DataFrame) -> Shown:
-    """Rows with ``place``: ranks while they are few, else hosts (median over their ranks), else the extremes."""
+    """Rows with ``place``: ranks while they are few, else the busiest rank of each host, else the extremes."""
     if len(frame) <= MAX_ROWS:
         return Shown(frame.with_columns(rank_name().alias("place")), "")
     hosts = frame.filter(pl.col("host").is_not_null())
     if len(hosts) == len(frame) and hosts.get_column("host").n_unique() <= MAX_BARS:
-        joined = hosts.group_by("host").agg(pl.col(pl.Int64, pl.Float64).median(), pl.len().alias("ranks")).sort("host")
-        return Shown(joined.with_columns(pl.col("host").alias("place")), f"{len(frame)} ranks grouped by host: the median of each part over its ranks.")
+        busiest = hosts.sort("local_work_ns", descending=True, nulls_last=True).group_by("host", maintain_order=True).first().sort("host")
+        return Shown(busiest.with_columns(pl.col("host").alias("place")), f"{len(frame)} ranks grouped by host: of each host the rank with the most work of its own.")
     ordered = frame.sort("local_work_ns", descending=True, nulls_last=True)
     third = MAX_ROWS // 3
     middle = (len(ordered) - third) // 2
@@ -115,7 +116,7 @@ def part_table(frame: pl.DataFrame) -> pl.DataFrame:
     """The two rows of `beside_peers` as a table: part, this rank, peers, difference."""
     rows = []
     for name in ("step_ns", *(f"{part.key}_ns" for part in PARTS), "overlapped_comm_ns"):
-        words = PART_LABELS.get(name.removesuffix("_ns"), {"step_ns": "whole step", "overlapped_comm_ns": "hidden communication"}.get(name, name))
+        words = _TABLE_WORDS.get(name) or PART_LABELS[name.removesuffix("_ns")]
         values = frame.get_column(name).to_list()
         mine, peers = values[0], values[1] if len(values) > 1 else None
         if mine or peers:

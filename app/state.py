@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 from urllib.parse import quote, urlencode
 
 import data
@@ -95,14 +95,15 @@ def in_address(param: str) -> str | None:
 
 
 def pick(
-    label: str, options: Sequence[T], *, param: str, default: T | None = None, format_func: Callable[[Any], str] = str, help: str | None = None  # noqa: A002 - Streamlit's name
+    label: str, options: Sequence[T], *, param: str, default: T | None = None, format_func: Callable[[Any], str] = str, help: str | None = None,  # noqa: A002 - Streamlit's name
+    width: int | Literal["stretch"] = 420,
 ) -> T | None:  # fmt: skip
     """A select box whose value stands in the address; what is not among the options is ignored."""
     name = key(param, "pick")
     _take_address(name, param, options)
     chosen: T | None = st.selectbox(
         label, options, index=list(options).index(default) if default in options else 0 if options else None,
-        key=name, format_func=format_func, help=help, on_change=_write, args=(param, name), placeholder="none",
+        key=name, format_func=format_func, help=help, on_change=_write, args=(param, name), placeholder="none", width=width,
     )  # fmt: skip
     return chosen
 

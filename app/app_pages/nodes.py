@@ -21,10 +21,8 @@ if listed.is_empty():
         frame.empty("No node metrics", "No metric of any host was read with this run.", "node_exporter and DCGM samples (or nvidia-smi CSV) of the same hours, given to `diagnose run`")
 else:
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        with st.container(width=520):
-            metric = state.pick("Metric", listed.get_column("metric").to_list(), param="metric")
-        with st.container(width=320):
-            host = state.pick("Host", [None, *nodes_view.hosts(run)], param="host", format_func=lambda item: "those furthest from their peers" if item is None else item)
+        metric = state.pick("Metric", listed.get_column("metric").to_list(), param="metric")
+        host = state.pick("Host", [None, *nodes_view.hosts(run)], param="host", format_func=lambda item: "those furthest from their peers" if item is None else item)
     found = nodes_view.series(run, listed, metric, host)
     if found.lines.is_empty():
         frame.empty("No line", "This metric has too few samples of this host: a counter needs two.")

@@ -5,13 +5,14 @@ from __future__ import annotations
 import charts
 import data
 import frame
+import quality_view
 import shape
 import state
 import streamlit as st
 from text import plain
 
 from diagnose.report import view
-from diagnose.units import format_count, format_ratio
+from diagnose.units import format_count
 
 TOP = 5
 run = state.current()
@@ -29,9 +30,9 @@ with st.container(border=True):
 time = document.step_time
 frame.facts(
     {
-        "Median step" if time.steps_used else "Whole trace": frame.duration(time.median_ns),
-        "Transfer that holds the step up": frame.duration(time.breakdown.blocking_comm_ns),
-        "Communication hidden behind compute": frame.duration(time.breakdown.overlapped_comm_ns),
+        "Median step": frame.known_duration(time.median_ns),
+        "Transfer that holds the step up": frame.known_duration(time.breakdown.blocking_comm_ns),
+        "Communication hidden behind compute": frame.known_duration(time.breakdown.overlapped_comm_ns),
         "Findings": format_count(len(document.findings)),
         "Not checked": format_count(len(document.not_checked)),
     }
@@ -44,7 +45,7 @@ if rows.is_empty():
 else:
     st.subheader("Where the step's time goes", anchor=False)
     st.altair_chart(charts.parts_across(rows), alt="Parts of the median step as one stacked bar", key=state.key("split"))
-    st.caption(f"{plain(time.window)}. Median over ranks, then over {format_count(time.steps_used)} steps.")
+    st.caption(f"Window: {plain(time.window)}. Median over ranks, then over {format_count(time.steps_used)} steps.")
     with st.container(horizontal=True):
         state.link("steps", "Step by step", icon=":material/arrow_forward:")
         state.link("ranks", "Rank by rank", icon=":material/arrow_forward:")
@@ -72,8 +73,7 @@ with right:
     lost = view.missing(document)
     if lost:
         st.warning(plain(lost), icon=":material/person_off:")
-    covered = len(document.run.ranks) / document.run.world_size if document.run.world_size else None
-    st.markdown(plain(f"Ranks with data: {format_count(len(document.run.ranks))} of {format_count(document.run.world_size)} ({format_ratio(covered)})"))
+    st.markdown(plain(quality_view.covered(document)))
     frame.table(data.rows(run, "coverage"), key=state.key("coverage"), alt="Input files by kind")
     for why, steps in view.exclusions(document):
         st.caption(plain(f"Not counted: {steps} — {why}"))

@@ -55,7 +55,7 @@ first = export.preview(run, name)
 if first.is_empty():
     st.caption("This table is empty for this run.")
 else:
-    st.dataframe(first, key=state.key("preview", name), hide_index=True, alt=f"First rows of {name}", height=min(260, frame.ROW_PX * (len(first) + 1) + 3), placeholder="–")
+    st.dataframe(first, key=state.key("preview", name), hide_index=True, alt=f"First rows of {name}", height="content" if len(first) < frame.FEW_ROWS else 260, placeholder="–")
     with st.container(horizontal=True):
         stem = f"{run.id.rsplit('/', 1)[-1]}-{name}"
         st.download_button("Table as CSV", data=lambda: export.csv(run, name), file_name=f"{stem}.csv", mime="text/csv", icon=":material/download:", on_click="ignore", key=state.key("csv", name))

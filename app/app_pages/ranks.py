@@ -24,9 +24,8 @@ with st.container(horizontal=True, vertical_alignment="bottom"):
     measure = st.segmented_control("Show", heat_view.MEASURES, default=heat_view.MEASURES[0], key=state.key("measure"), required=True)
     roles = heat_view.roles(listed)
     role = st.selectbox("Role", roles, index=None, placeholder="all roles", key=state.key("role"), width=180, disabled=len(roles) < 2, help="Ranks with the same number do the same work.")
-    with st.container(width=280):
-        hosts = sorted(listed.get_column("host").drop_nulls().unique().to_list())
-        host = state.pick("Host", [None, *hosts], param="host", format_func=lambda item: "all hosts" if item is None else item)
+    hosts = sorted(listed.get_column("host").drop_nulls().unique().to_list())
+    host = state.pick("Host", [None, *hosts], param="host", width=320, format_func=lambda item: "all hosts" if item is None else item)
 cells = heat_view.cells(run, measure, role)
 shown = shape.heat(cells, host)
 if shown.rows.is_empty():

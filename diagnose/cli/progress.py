@@ -26,7 +26,7 @@ def reading(paths: Sequence[str]) -> Iterator[Progress | None]:
 
     with Bar(
         SpinnerColumn(),
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         TimeElapsedColumn(),
         console=Console(stderr=True),
         transient=True,

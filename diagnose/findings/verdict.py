@@ -23,6 +23,9 @@ _NETWORK_CAUSES = frozenset(
      "partial_rdma", "no_gdr", "partial_gdr", "wrong_interface", "rail_mismatch", "p2p_disabled", "intra_node_link", "traffic_mixing"}
 )  # fmt: skip
 _SIGNIFICANT_RATIO = 0.05
+_ENDED_ALONE = ("COM-HANG-START", "COM-HANG-DIED", "COM-HANG-EXCEPTION")
+"""Stops that a process brought about by itself: without a step, that is all there is to explain."""
+
 _CPU_TRANSPORTS = ("gloo", "mpi")
 _STARVED_RATIO = 0.25
 """A host whose every operator is slower by a quarter starves the communication threads that share its processors."""
@@ -65,6 +68,9 @@ def network_bound(facts: Facts, job: JobSummary | None, findings: Sequence[Findi
     """Whether blocking communication reaches the configured share of the step, and why (not)."""
     config = facts.config
     if job is None:
+        ended = next((item for item in findings if item.code in _ENDED_ALONE), None)
+        if ended is not None:
+            return False, f"{ended.title[0].lower()}{ended.title[1:]}, and no step was limited by anything"
         return None, "no step was split, so nothing says what communication costs"
     span = job.span_ns or 0
     blocking, bound = job.blocking_ns, job.blocking_max_ns

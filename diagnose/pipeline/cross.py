@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from diagnose.analysis.cross.clocks import fit_clocks
-from diagnose.analysis.cross.exposed import call_exposure, divide_exposed
+from diagnose.analysis.cross.exposed import call_exposure, divide_exposed, mark_handshakes
 from diagnose.analysis.cross.groups import GroupConfig, resolve_groups
 from diagnose.analysis.cross.match import match_calls
 from diagnose.analysis.cross.network import instance_tiers, network_tiers
@@ -15,11 +15,13 @@ from diagnose.analysis.cross.rank_work import rank_work
 from diagnose.analysis.cross.references import tier_references
 from diagnose.analysis.cross.replay import build_schedule
 from diagnose.analysis.cross.roles import pipeline_stages
+from diagnose.analysis.cross.stops import profiled_stops, regular_stops
 from diagnose.analysis.cross.suspects import find_suspects, world_suspects
 from diagnose.analysis.cross.waits import MATCHED_RATIO, split_waits
 from diagnose.analysis.cross.what_if import Inputs, what_if
 from diagnose.analysis.cross.who_waits import who_waits
 from diagnose.analysis.step_labels import label_steps
+from diagnose.analysis.training_log import reference_log
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,7 +52,7 @@ def analyse_across(writer: StoreWriter, members: Sequence[Member], config: Confi
     matched = _match(writer, members, world)
     if len(world) > 1:
         _judge_ranks(writer, world, matched)
-        _judge_network(writer, members, config)
+        _judge_network(writer, members, config, matched)
         _price(writer)
 
 
@@ -92,10 +94,12 @@ def _price(writer: StoreWriter) -> None:
     writer.insert("job_stat", pl.DataFrame({"name": ["replay_explained_ratio"], "value": [explained]}))
 
 
-def _judge_network(writer: StoreWriter, members: Sequence[Member], config: Config) -> None:
+def _judge_network(writer: StoreWriter, members: Sequence[Member], config: Config, calls: pl.DataFrame) -> None:
     """Tiers, their cost models, and who makes groups slow."""
     hosts = {member.rank: member.host for member in members if member.rank >= 0}
-    ranks = writer.query("SELECT instance, rank, exposed_transfer_ns FROM collective_rank")
+    ranks = writer.query("SELECT instance, rank, call, exposed_transfer_ns FROM collective_rank").join(
+        calls.filter("handshake").select("rank", "call"), on=["rank", "call"], how="anti"
+    )
     if ranks.is_empty():
         return
     tiers = instance_tiers(ranks, hosts, config.topology)
@@ -125,7 +129,10 @@ def _judge_ranks(writer: StoreWriter, world: Sequence[int], calls: pl.DataFrame)
     )
     names = writer.query("SELECT rank, device_name, has_device_work FROM rank WHERE rank >= 0")
     devices = dict(names.select("rank", "device_name").iter_rows())
-    judged = rank_work(parts, stats, roles, devices, bool(names.get_column("has_device_work").any()))
+    stops = profiled_stops(regular_stops(reference_log(writer)), writer.query("SELECT step, host_start_ns, host_end_ns FROM step"))
+    judged = rank_work(
+        parts, stats, roles, devices, has_device=bool(names.get_column("has_device_work").any()), stops=stops
+    )
     writer.insert("rank_work", judged.table)
     steps = parts.get_column("step").n_unique() if len(parts) else 0
     collective = writer.query("SELECT * FROM collective WHERE step IS NOT NULL")
@@ -146,7 +153,7 @@ def _judge_ranks(writer: StoreWriter, world: Sequence[int], calls: pl.DataFrame)
 
 def _match(writer: StoreWriter, members: Sequence[Member], world: Sequence[int]) -> pl.DataFrame:
     """Groups, instances, clocks, waits, and the split of exposed communication; returns the calls with their groups."""
-    calls = writer.query(f"SELECT {_CALL_COLUMNS} FROM comm_call ORDER BY rank, call")
+    calls = mark_handshakes(writer.query(f"SELECT {_CALL_COLUMNS} FROM comm_call ORDER BY rank, call"))
     hosts = {member.rank: member.host for member in members if member.rank >= 0}
     config = {
         member.rank: [GroupConfig(*_fields(group)) for group in member.result.trace.groups]

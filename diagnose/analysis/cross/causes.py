@@ -45,6 +45,8 @@ class Facts(NamedTuple):
     usual_device: str | None
     has_device: bool
     transient: bool
+    at_stops: bool = False
+    """Its slow steps are those at which the training log shows regular stops."""
 
 
 def components(
@@ -125,6 +127,8 @@ def cause_of(facts: Facts) -> str:
     part = facts.components
     excess = max(facts.excess_ns, 1.0)
     share = {name: value / excess for name, value in part.items()}
+    if facts.transient and _saves(facts, share):
+        return "checkpoint"
     if share["input_excess_ns"] >= _HALF:
         return "input_stall"
     if share["host_excess_ns"] >= _HALF or (
@@ -136,6 +140,12 @@ def cause_of(facts: Facts) -> str:
     if share["copy_excess_ns"] >= _HALF:
         return "intra_node_link"
     return _compute_cause(facts)
+
+
+def _saves(facts: Facts, share: dict[str, float]) -> bool:
+    """Single steps spent in copies, or on the host where the log shows regular stops: the rank saves a checkpoint."""
+    away = share["host_excess_ns"] + share["copy_excess_ns"]
+    return share["copy_excess_ns"] >= _HALF or (facts.at_stops and away >= _HALF)
 
 
 def _compute_cause(facts: Facts) -> str:

@@ -16,7 +16,22 @@ if TYPE_CHECKING:
 CONTROL_BYTES = 64
 """A message of a few words moves nothing: time in an unmatched one (a monitored barrier, a hand-shake) is waiting."""
 
+HANDSHAKE_BYTES = 128
+"""The debug wrapper of process groups gathers a fingerprint of up to eleven words from every member before each call."""
+
 _UNKNOWN_RATIO = 0.05
+
+
+def mark_handshakes(calls: pl.DataFrame) -> pl.DataFrame:
+    """Adds ``handshake``: calls of the debug wrapper (TORCH_DISTRIBUTED_DEBUG=DETAIL), which check and move nothing.
+
+    Its monitored barrier sends words to nobody in particular; only where these are seen, tiny gathers are its as well.
+    """
+    tiny = pl.col("is_p2p") & pl.col("peer").is_null() & (pl.col("msg_bytes") <= CONTROL_BYTES)
+    if calls.filter(tiny).is_empty():
+        return calls.with_columns(handshake=pl.lit(value=False))
+    gather = (pl.col("collective") == "all_gather") & (pl.col("msg_bytes") <= HANDSHAKE_BYTES)
+    return calls.with_columns((tiny | gather).fill_null(value=False).alias("handshake"))
 
 
 def divide_exposed(breakdown: pl.DataFrame, calls: pl.DataFrame, members: pl.DataFrame) -> pl.DataFrame:
@@ -27,7 +42,7 @@ def divide_exposed(breakdown: pl.DataFrame, calls: pl.DataFrame, members: pl.Dat
 
     Args:
         breakdown: rows (rank, step) with exposed_comm_ns; step -1 is the whole trace.
-        calls: comm_call rows.
+        calls: comm_call rows with ``handshake``: all of such a call is waiting.
         members: rows (rank, call) with wait_ns, and ``certain``: false where some members were not seen, so that the
             wait is only a lower bound.
     """
@@ -36,7 +51,9 @@ def divide_exposed(breakdown: pl.DataFrame, calls: pl.DataFrame, members: pl.Dat
     joined = exposed.join(
         members.select("rank", "call", "wait_ns", "certain"), on=["rank", "call"], how="left"
     ).with_columns(
-        (pl.col("wait_ns").is_null() & (pl.col("msg_bytes") <= CONTROL_BYTES)).fill_null(value=False).alias("control")
+        (pl.col("handshake") | (pl.col("wait_ns").is_null() & (pl.col("msg_bytes") <= CONTROL_BYTES)))
+        .fill_null(value=False)
+        .alias("control")
     )
     joined = joined.with_columns(
         pl.when(pl.col("control")).then(pl.col("dur_ns")).otherwise(pl.col("wait_ns").fill_null(0)).alias("wait_ns"),

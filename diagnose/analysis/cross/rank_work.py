@@ -44,8 +44,10 @@ def rank_work(
     stats: pl.DataFrame,
     roles: Mapping[int, int],
     devices: Mapping[int, str | None],
+    *,
     has_device: bool,
-) -> RankWork:  # noqa: FBT001 - a fact of the run
+    stops: frozenset[int] = frozenset(),
+) -> RankWork:
     """Judge every rank.
 
     Args:
@@ -54,6 +56,7 @@ def rank_work(
         roles: pipeline stage by rank.
         devices: device name by rank.
         has_device: whether compute ran on an accelerator.
+        stops: steps at which the training log shows regular stops.
     """
     work = work_matrix(parts, dict(roles))
     if work is None:
@@ -71,7 +74,10 @@ def rank_work(
         measured = {name: speed.get(rank, {}).get(name) for name in _SPEED_COLUMNS}
         part = {name: float(np.nan_to_num(values[place])) for name, values in excess.items()}
         total = float(burst[place] if judged.transient[place] else own[place] - reference[place])
-        facts = Facts(total, part, measured, names[place], usual, has_device, bool(judged.transient[place]))
+        hit = work.steps[judged.slow[place]].tolist()
+        facts = Facts(
+            total, part, measured, names[place], usual, has_device, bool(judged.transient[place]), bool(hit) and set(hit) <= stops
+        )  # fmt: skip
         rows.append(
             {
                 "rank": rank, "role": int(work.roles[place]), "peers": int((work.roles == work.roles[place]).sum()) - 1,
@@ -79,7 +85,7 @@ def rank_work(
                 "sigma_ratio": float(judged.sigma[place]) if np.isfinite(judged.sigma[place]) else None, "p_value": float(judged.p_value[place]),
                 "slow_steps_ratio": float(judged.slow[place].mean()),
                 "verdict": "persistent" if judged.persistent[place] else "transient" if judged.transient[place] else "ordinary",
-                "slow_steps": work.steps[judged.slow[place]].tolist(), "burst_ns": _integer(burst[place]),
+                "slow_steps": hit, "burst_ns": _integer(burst[place]),
                 **{name: round(value) for name, value in part.items()}, **measured,
                 "cause": cause_of(facts) if flagged else None, "cost_ns": _integer(cost[place]),
             }

@@ -24,7 +24,10 @@ MATCHED_RATIO = 0.95
 """Below it nothing is claimed from a group: the shortest duration over some members is no transfer time."""
 
 _LONE_RATIO = 0.7
+_LEFT_EARLY = 0.5
 _MANY = 16
+"""From here on a single member that leaves before the others is no measure of the transfer. A straggler is the shortest
+as well, but because it starts late: only who also ends early is set aside."""
 
 
 class Waits(NamedTuple):
@@ -64,7 +67,13 @@ def split_waits(members: pl.DataFrame, calls: pl.DataFrame, clocks: Clocks, host
         pl.col("collective").is_in(list(ROOTED)).any().over("instance").alias("rooted"),
         pl.col("token").n_unique().over("instance").alias("tokens"),
     )
-    lone = (pl.col("seen") >= _MANY) & (pl.col("shortest") < _LONE_RATIO * pl.col("second"))
+    end_of_shortest = pl.col("end_ns").sort_by("dur_ns", "rank").first().over("instance")
+    early = pl.col("end_ns").median().over("instance") - end_of_shortest - 3 * pl.col("residual").max().over("instance")
+    lone = (
+        (pl.col("seen") >= _MANY)
+        & (pl.col("shortest") < _LONE_RATIO * pl.col("second"))
+        & (early > _LEFT_EARLY * (pl.col("second") - pl.col("shortest")))
+    )
     transfer = pl.when(lone).then(pl.col("second")).otherwise(pl.col("shortest"))
     by_clock = (pl.col("end_ns").max().over("instance") - pl.col("latest")).clip(lower_bound=0)
     # A receive cannot be waiting once its sender has started; where clocks contradict the durations, durations hold.

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from diagnose.analysis.cross.exposed import HANDSHAKE_BYTES, mark_handshakes
 from diagnose.findings.job import job_summary
 from diagnose.model import Evidence, NotChecked
 from diagnose.units import format_rate, format_ratio
@@ -13,6 +14,7 @@ from diagnose.units import format_rate, format_ratio
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from diagnose.analysis.summary import JobSummary
     from diagnose.findings.facts import Facts
     from diagnose.model import Finding
 
@@ -38,21 +40,57 @@ def check(facts: Facts) -> Iterator[Finding | NotChecked]:
     if job is None:
         return
     yield from _open_questions(facts, tiers)
+    yield from _debug(facts, job)
     blocking, span = job.blocking_ns, job.span_ns or 1
     if blocking is None or tiers.is_empty():
         return
-    exposed = float(tiers.get_column("exposed_transfer_ns").sum() or 1)
     suspects = facts.tables.query("SELECT * FROM network_suspect ORDER BY score DESC, kind, name")
     sure = suspects.filter(pl.col("score") > 0)
     if len(sure):
         yield from _slow_nic(facts, sure, blocking, span)
-    for row in tiers.iter_rows(named=True):
-        weight = (row["exposed_transfer_ns"] or 0) / exposed
-        if weight < _SHARE_OF_CLASS:
-            continue
-        finding = _class_finding(facts, row, blocking * weight, span, suspects)
+    for code, rows, weight in _classes(tiers):
+        finding = _class_finding(facts, code, rows, blocking * weight, span, suspects)
         if finding is not None:
             yield finding
+
+
+def _classes(tiers: pl.DataFrame) -> list[tuple[str, pl.DataFrame, float]]:
+    """Classes with one and the same problem on one tier, dearest first: code, their rows, their share of the exposed transfer."""
+    exposed = float(tiers.get_column("exposed_transfer_ns").sum() or 1)
+    coded = tiers.with_columns(
+        pl.struct("bound", "tier").map_elements(lambda row: _code(row["bound"], row["tier"]), return_dtype=pl.String).alias("code")
+    )
+    found = [
+        (str(key[0]), rows, float(rows.get_column("exposed_transfer_ns").sum() or 0) / exposed)
+        for key, rows in coded.group_by("code", "tier", maintain_order=True)
+    ]
+    return sorted((item for item in found if item[2] >= _SHARE_OF_CLASS), key=lambda item: -item[2])
+
+
+def _code(bound: str | None, tier: str | None) -> str:
+    code = _CODES[bound or "unknown"]
+    return "NET-INTRA-NODE" if code == "NET-BANDWIDTH" and tier == "intra-node" else code
+
+
+def _debug(facts: Facts, job: JobSummary) -> Iterator[Finding]:
+    """Hand-shakes of the debug wrapper, by the same rule as the division of exposed communication."""
+    calls = facts.tables.query(
+        "SELECT c.rank, c.step, c.is_p2p, c.peer, c.msg_bytes, c.collective, c.exposed_ns FROM comm_call AS c JOIN step AS s USING (rank, step) "
+        f"WHERE s.label = 'normal' AND c.rank >= 0 AND c.msg_bytes <= {HANDSHAKE_BYTES}"
+    )
+    mine = mark_handshakes(calls).filter("handshake")
+    if mine.is_empty():
+        return
+    per = mine.group_by("rank", "step").agg(pl.col("exposed_ns").sum(), pl.len().alias("count"))
+    lost, count = (float(per.get_column(name).median() or 0) for name in ("exposed_ns", "count"))  # type: ignore[arg-type]
+    rule = facts.rules["NET-DEBUG"]
+    share = lost / (job.span_ns or 1)
+    severity = rule.judge(share=share)
+    if severity is not None:
+        yield rule.finding(
+            severity, fields={"share": share, "lost": lost, "count": count}, impact=facts.impact(lost), confidence=0.9,
+            evidence=[Evidence("median exposed time of hand-shakes per rank and step", round(lost), "ns", "comm_call")],
+        )  # fmt: skip
 
 
 def _open_questions(facts: Facts, tiers: pl.DataFrame) -> Iterator[NotChecked]:
@@ -71,10 +109,8 @@ def _open_questions(facts: Facts, tiers: pl.DataFrame) -> Iterator[NotChecked]:
         )
 
 
-def _class_finding(facts: Facts, row: dict[str, Any], lost: float, span: int, suspects: pl.DataFrame) -> Finding | None:
-    code = _CODES[row["bound"] or "unknown"]
-    if code == "NET-BANDWIDTH" and row["tier"] == "intra-node":
-        code = "NET-INTRA-NODE"
+def _class_finding(facts: Facts, code: str, rows: pl.DataFrame, lost: float, span: int, suspects: pl.DataFrame) -> Finding | None:
+    row = rows.row(0, named=True)
     rule = facts.rules[code]
     severity = rule.judge(share=lost / span)
     if severity is None:
@@ -92,8 +128,17 @@ def _class_finding(facts: Facts, row: dict[str, Any], lost: float, span: int, su
     }  # fmt: skip
     hidden = suspects.filter(pl.col("score") == 0).get_column("host").to_list() if code == "NET-BANDWIDTH" else []
     return rule.finding(
-        severity, fields=fields, impact=facts.impact(lost), confidence=0.85 if row["instances"] >= 20 else 0.7, evidence=_evidence(row, hidden)
+        severity, fields=fields, impact=facts.impact(lost), confidence=0.85 if row["instances"] >= 20 else 0.7,
+        evidence=[*_evidence(row, hidden), *_others(rows)],
     )  # fmt: skip
+
+
+def _others(rows: pl.DataFrame) -> list[Evidence]:
+    """The further kinds of collectives with the same problem."""
+    return [
+        Evidence(f"{row['collective']} over {row['group_size']} ranks, exposed transfer per step", row["exposed_transfer_ns"], "ns", "network_tier")
+        for row in rows.slice(1, 3).iter_rows(named=True)
+    ]  # fmt: skip
 
 
 def _against(row: dict[str, Any]) -> str:

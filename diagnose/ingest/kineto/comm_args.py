@@ -12,12 +12,15 @@ if TYPE_CHECKING:
     from diagnose.ingest.kineto.events import FullArgs
 
 _CUT = "..."
+_NOTHING = CommArgs()
 _PEER_INPUT = re.compile(rb'\[\s*"[^"]*",\s*"[^"]*",\s*"(\d{1,9})"')
 
 
 def comm_args(args: FullArgs) -> CommArgs:
     """What the event says; a member list that was cut with ``...`` is dropped, its size stays known."""
     dims = bytes(args.input_dims) or bytes(args.input_dims_old)
+    if args.collective is None and args.dtype is None and args.group_name is None and not dims and not bytes(args.concrete):
+        return _NOTHING  # torch up to 2.1 writes thousands of these
     return CommArgs(
         collective=_text(args.collective),
         group_name=_text(args.group_name),

@@ -8,6 +8,8 @@ _INT32 = (1 << 31) - 1
 
 def whole(value: object, *, limit: int = _INT64) -> int | None:
     """The integer a value stands for, None when it is none or beyond the limit."""
+    if type(value) is int:
+        return value if -limit <= value <= limit else None
     if isinstance(value, bool) or value is None:
         return None
     if isinstance(value, str):

@@ -1,0 +1,18 @@
+#!/bin/sh
+# Slurm epilog: diagnose what finished, without holding the node. Set in slurm.conf:
+#   EpilogSlurmctld=/etc/slurm/diagnose-epilog.sh     (once a job, on the controller; needs the inbox mounted there)
+# or Epilog=... (once a job and node; several at a time share the work, each run is analysed once).
+# Settings come from this file, or from the environment:
+[ -r /etc/diagnose/watch.env ] && . /etc/diagnose/watch.env
+: "${DIAGNOSE_INBOX:=/srv/training/inbox}" "${DIAGNOSE_REPORTS:=/srv/training/reports}" "${DIAGNOSE_SETTLE:=60}"
+export PATH="${DIAGNOSE_PATH:-/usr/local/bin:/usr/bin:/bin}"
+
+# An epilog must not fail and must not wait: a failing one drains the node.
+[ -d "$DIAGNOSE_INBOX" ] || exit 0
+mkdir -p "$DIAGNOSE_REPORTS" || exit 0
+(
+  # The last files of the job are that old when nothing writes any more.
+  sleep "$DIAGNOSE_SETTLE"
+  exec nice -n 10 diagnose watch "$DIAGNOSE_INBOX" --out "$DIAGNOSE_REPORTS" --once --settle "$DIAGNOSE_SETTLE" --jobs 2
+) </dev/null >>"$DIAGNOSE_REPORTS/epilog.log" 2>&1 &
+exit 0
