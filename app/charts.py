@@ -24,10 +24,14 @@ def part_colours(parts: Sequence[str], columns: int = 5) -> alt.Color:
     found = set(parts)
     known = [(name, colour) for name, colour in zip(LABELS, COLOURS, strict=True) if name in found]
     scale = alt.Scale(domain=[name for name, _ in known], range=[colour for _, colour in known])
-    return alt.Color("part:N", scale=scale, legend=alt.Legend(title=None, orient="top", columns=columns, labelLimit=0, symbolLimit=0))
+    return alt.Color(
+        "part:N", scale=scale, legend=alt.Legend(title=None, orient="top", columns=columns, labelLimit=0, symbolLimit=0)
+    )
 
 
-def parts_across(rows: pl.DataFrame, *, title: str = "time per step", sort: list[str] | None = None, columns: int = 5) -> alt.LayerChart:
+def parts_across(
+    rows: pl.DataFrame, *, title: str = "time per step", sort: list[str] | None = None, columns: int = 5
+) -> alt.LayerChart:
     """Horizontal stacked bars, one a ``place``, letters inside wide segments."""
     divisor, unit = time_unit(_longest(rows))
     drawn = _stacked(rows, divisor)
@@ -41,7 +45,11 @@ def parts_across(rows: pl.DataFrame, *, title: str = "time per step", sort: list
     letters = base.transform_filter(alt.datum.value > limit).mark_text(fontSize=11, fontWeight="bold").encode(
         x="middle:Q", text="letter:N", color=alt.condition("datum.letter == 'C'", alt.value("#fff"), alt.value("#111")),
     )  # fmt: skip
-    return (bars + letters).properties(height=rows_height(drawn.get_column("place").n_unique(), 26, legend=-(-drawn.get_column("part").n_unique() // columns)))
+    return (bars + letters).properties(
+        height=rows_height(
+            drawn.get_column("place").n_unique(), 26, legend=-(-drawn.get_column("part").n_unique() // columns)
+        )
+    )
 
 
 def parts_along(rows: pl.DataFrame, *, title: str, places: list[str], off: bool = False) -> alt.LayerChart:
@@ -52,7 +60,14 @@ def parts_along(rows: pl.DataFrame, *, title: str, places: list[str], off: bool 
     top = (counted if len(counted) else drawn).get_column("end").max() or 1
     scale = alt.Scale(domain=[0, top * (1.05 if not off or drawn["counted"].all() else 1.45)], nice=False)
     extra = [alt.Tooltip("labels:N", title="label")] if off else []
-    base = alt.Chart(drawn).encode(x=alt.X("place:N", sort=places, title=title, axis=alt.Axis(labelOverlap="greedy", labelAngle=-40 if _wide(places) else 0, labelLimit=WIDE_LABEL)))
+    base = alt.Chart(drawn).encode(
+        x=alt.X(
+            "place:N",
+            sort=places,
+            title=title,
+            axis=alt.Axis(labelOverlap="greedy", labelAngle=-40 if _wide(places) else 0, labelLimit=WIDE_LABEL),
+        )
+    )
     bars = base.mark_bar(clip=True).encode(
         y=alt.Y("start:Q", title=f"time per step ({unit})", scale=scale), y2="end:Q", color=part_colours(drawn["part"].to_list()),
         opacity=alt.condition("datum.counted", alt.value(1), alt.value(0.35)) if off else alt.value(1),
@@ -60,8 +75,17 @@ def parts_along(rows: pl.DataFrame, *, title: str, places: list[str], off: bool 
     )  # fmt: skip
     if not off or drawn["counted"].all():
         return alt.layer(bars).properties(height=340)
-    marks = drawn.filter(~pl.col("counted")).group_by("place").agg(pl.col("labels").first()).with_columns(pl.lit(top * 1.03).alias("y"))
-    words = alt.Chart(marks).mark_text(angle=270, align="left", fontSize=12, color=REFERENCE_COLOUR).encode(x=alt.X("place:N", sort=places), y="y:Q", text="labels:N", tooltip=["labels:N"])
+    marks = (
+        drawn.filter(~pl.col("counted"))
+        .group_by("place")
+        .agg(pl.col("labels").first())
+        .with_columns(pl.lit(top * 1.03).alias("y"))
+    )
+    words = (
+        alt.Chart(marks)
+        .mark_text(angle=270, align="left", fontSize=12, color=REFERENCE_COLOUR)
+        .encode(x=alt.X("place:N", sort=places), y="y:Q", text="labels:N", tooltip=["labels:N"])
+    )
     return (bars + words).properties(height=340)
 
 
@@ -71,7 +95,11 @@ def heat(rows: pl.DataFrame, *, title: str, diverging: bool, selectable: str) ->
     divisor, unit = time_unit(largest)  # type: ignore[arg-type]
     drawn = rows.with_columns((pl.col("value_ns") / divisor).round(4).alias("value"))
     bound = max(float(largest or 0) / divisor, 1e-9)
-    scale = alt.Scale(scheme=DIVERGING, domain=[-bound, bound], domainMid=0) if diverging else alt.Scale(scheme=SEQUENTIAL, domain=[0, bound])
+    scale = (
+        alt.Scale(scheme=DIVERGING, domain=[-bound, bound], domainMid=0)
+        if diverging
+        else alt.Scale(scheme=SEQUENTIAL, domain=[0, bound])
+    )
     order = rows.select("row", "row_order").unique().sort("row_order").get_column("row").to_list()
     click = alt.selection_point(name="clicked", fields=[selectable], on="click", clear="dblclick")
     height = min(1200, rows_height(len(order), 18 if len(order) <= 60 else 13 if len(order) <= 72 else 7, legend=2))
@@ -81,9 +109,18 @@ def heat(rows: pl.DataFrame, *, title: str, diverging: bool, selectable: str) ->
         .encode(
             x=alt.X("step:O", title="step", axis=alt.Axis(labelAngle=0, labelOverlap="greedy")),
             y=alt.Y("row:N", sort=order, title=None, axis=alt.Axis(labelLimit=WIDE_LABEL, labelOverlap="greedy")),
-            color=alt.Color("value:Q", scale=scale, legend=alt.Legend(title=f"{title} ({unit})", orient="top", gradientLength=320, titleLimit=0)),
+            color=alt.Color(
+                "value:Q",
+                scale=scale,
+                legend=alt.Legend(title=f"{title} ({unit})", orient="top", gradientLength=320, titleLimit=0),
+            ),
             opacity=alt.condition(click, alt.value(1), alt.value(0.55)),
-            tooltip=[alt.Tooltip("rank:Q", format="d"), "host:N", "step:O", alt.Tooltip("value:Q", title=f"{title} ({unit})", format=",.3~f")],
+            tooltip=[
+                alt.Tooltip("rank:Q", format="d"),
+                "host:N",
+                "step:O",
+                alt.Tooltip("value:Q", title=f"{title} ({unit})", format=",.3~f"),
+            ],
         )
         .add_params(click)
         .properties(height=height)
@@ -102,13 +139,22 @@ def trend(rows: pl.DataFrame, column: str, title: str, *, factor: float = 1.0) -
 def kernel_over_ranks(rows: pl.DataFrame, rank: int | None) -> alt.LayerChart:
     """Time per call of one kernel on every rank, the chosen rank marked by colour, size and shape."""
     divisor, unit = time_unit(rows.get_column("call_ns").max())  # type: ignore[arg-type]
-    drawn = rows.with_columns((pl.col("call_ns") / divisor).alias("value"), (pl.col("rank") == (-9 if rank is None else rank)).alias("chosen"))
-    tips: list[Any] = ["rank:Q", "host:N", alt.Tooltip("value:Q", title=f"per call ({unit})", format=",.3~f"), alt.Tooltip("calls:Q", title="calls")]
+    drawn = rows.with_columns(
+        (pl.col("call_ns") / divisor).alias("value"), (pl.col("rank") == (-9 if rank is None else rank)).alias("chosen")
+    )
+    tips: list[Any] = [
+        "rank:Q",
+        "host:N",
+        alt.Tooltip("value:Q", title=f"per call ({unit})", format=",.3~f"),
+        alt.Tooltip("calls:Q", title="calls"),
+    ]
     base = alt.Chart(drawn).encode(
         x=alt.X("rank:Q", title="rank", axis=alt.Axis(format="d", tickMinStep=1)), y=alt.Y("value:Q", title=f"time per call ({unit})", scale=alt.Scale(zero=False)), tooltip=tips
     )  # fmt: skip
     others = base.transform_filter("!datum.chosen").mark_circle(color=PEER_COLOUR, size=45, opacity=0.8)
-    mine = base.transform_filter("datum.chosen").mark_point(color=RANK_COLOUR, shape="diamond", filled=True, size=140, opacity=1)
+    mine = base.transform_filter("datum.chosen").mark_point(
+        color=RANK_COLOUR, shape="diamond", filled=True, size=140, opacity=1
+    )
     middle = alt.Chart(drawn).mark_rule(color=REFERENCE_COLOUR, strokeDash=[6, 4]).encode(y="median(value):Q")
     return (others + middle + mine).properties(height=240)
 

@@ -27,7 +27,12 @@ def busbw(points: pl.DataFrame, series: Sequence[BusbwSeries]) -> alt.LayerChart
         (pl.col("collective") + ", " + pl.col("tier")).alias("kind"),
         *((pl.col(f"{name}_bytes_per_s") * 1e-9).alias(name) for name in ("busbw", "low", "high")),
     )
-    x = alt.X("msg_bytes:Q", title="message size (bytes, logarithmic)", scale=alt.Scale(type="log"), axis=alt.Axis(labelExpr=_BYTES, tickCount=8))
+    x = alt.X(
+        "msg_bytes:Q",
+        title="message size (bytes, logarithmic)",
+        scale=alt.Scale(type="log"),
+        axis=alt.Axis(labelExpr=_BYTES, tickCount=8),
+    )
     colour = alt.Color("kind:N", legend=alt.Legend(title=None, orient="top", columns=3, labelLimit=0))
     shape = alt.Shape("kind:N", legend=alt.Legend(title=None, orient="top", columns=3, labelLimit=0))
     axis = "bus bandwidth (GB/s, logarithmic)"
@@ -38,13 +43,25 @@ def busbw(points: pl.DataFrame, series: Sequence[BusbwSeries]) -> alt.LayerChart
         tooltip=["collective", "tier", "group_size", alt.Tooltip("msg_bytes:Q", format=",d", title="message (bytes)"), alt.Tooltip("busbw:Q", title="busbw (GB/s)", format=",.3~f"), "count"],
     )  # fmt: skip
     layers = [spread, dots]
-    fits = [{"kind": f"{item.collective}, {item.tier}", "msg_bytes": size, "busbw": rate * 1e-9} for item in series for size, rate in item.fit or () if size > 0 and rate > 0]
+    fits = [
+        {"kind": f"{item.collective}, {item.tier}", "msg_bytes": size, "busbw": rate * 1e-9}
+        for item in series
+        for size, rate in item.fit or ()
+        if size > 0 and rate > 0
+    ]
     if fits:
         layers.append(alt.Chart(pl.DataFrame(fits)).mark_line(strokeWidth=2).encode(x=x, y="busbw:Q", color=colour))
-    references = [{"rate": item.reference_bytes_per_s * 1e-9, "words": f"reference: {item.collective}, {item.tier}"} for item in series if item.reference_bytes_per_s]
+    references = [
+        {"rate": item.reference_bytes_per_s * 1e-9, "words": f"reference: {item.collective}, {item.tier}"}
+        for item in series
+        if item.reference_bytes_per_s
+    ]
     if references:
         lines = alt.Chart(pl.DataFrame(references).unique(maintain_order=True)).encode(y="rate:Q")
-        layers += [lines.mark_rule(strokeDash=[6, 4], color=REFERENCE_COLOUR), lines.mark_text(align="left", dx=4, dy=-6, color=REFERENCE_COLOUR).encode(x=alt.value(0), text="words:N")]
+        layers += [
+            lines.mark_rule(strokeDash=[6, 4], color=REFERENCE_COLOUR),
+            lines.mark_text(align="left", dx=4, dy=-6, color=REFERENCE_COLOUR).encode(x=alt.value(0), text="words:N"),
+        ]
     return alt.layer(*layers).properties(height=380)
 
 
@@ -63,11 +80,25 @@ def wait_transfer(rows: pl.DataFrame) -> alt.Chart:
 def members(rows: pl.DataFrame) -> alt.Chart:
     """When each member entered one collective, how long it waited and when data moved; many members: the first and the last."""
     divisor, unit = time_unit(rows.get_column("ended_ns").max())  # type: ignore[arg-type]
-    kept = rows if len(rows) <= MOST_MEMBERS else pl.concat([rows.head(MOST_MEMBERS // 4), rows.tail(MOST_MEMBERS - MOST_MEMBERS // 4)])
-    names = kept.with_columns(("rank " + pl.col("rank").cast(pl.String) + pl.when(pl.col("host").is_null()).then(pl.lit("")).otherwise("  " + pl.col("host"))).alias("member"))
+    kept = (
+        rows
+        if len(rows) <= MOST_MEMBERS
+        else pl.concat([rows.head(MOST_MEMBERS // 4), rows.tail(MOST_MEMBERS - MOST_MEMBERS // 4)])
+    )
+    names = kept.with_columns(
+        (
+            "rank "
+            + pl.col("rank").cast(pl.String)
+            + pl.when(pl.col("host").is_null()).then(pl.lit("")).otherwise("  " + pl.col("host"))
+        ).alias("member")
+    )
     middle = (pl.col("arrived_ns") + pl.col("wait_ns").fill_null(0)) / divisor
-    wait = names.select("member", pl.lit(WAIT).alias("part"), (pl.col("arrived_ns") / divisor).alias("from"), middle.alias("to"))
-    move = names.select("member", pl.lit(TRANSFER).alias("part"), middle.alias("from"), (pl.col("ended_ns") / divisor).alias("to"))
+    wait = names.select(
+        "member", pl.lit(WAIT).alias("part"), (pl.col("arrived_ns") / divisor).alias("from"), middle.alias("to")
+    )
+    move = names.select(
+        "member", pl.lit(TRANSFER).alias("part"), middle.alias("from"), (pl.col("ended_ns") / divisor).alias("to")
+    )
     drawn = pl.concat([wait, move]).with_columns((pl.col("to") - pl.col("from")).alias("length"))
     return alt.Chart(drawn).mark_bar(height={"band": 0.75}).encode(
         y=alt.Y("member:N", sort=names.get_column("member").to_list(), title=None, axis=alt.Axis(labelLimit=WIDE_LABEL, labelOverlap=False)),
@@ -88,17 +119,35 @@ def last_arrivals(rows: pl.DataFrame) -> alt.Chart:
 
 def topology(hosts: pl.DataFrame, edges: pl.DataFrame) -> alt.LayerChart:
     """Hosts with their ranks and NICs, joined by the transports they use; dashes where GPUDirect RDMA is off."""
-    colour = alt.Color("transport:N", scale=_transports(edges), legend=alt.Legend(title="transport between hosts", orient="top", labelLimit=0))
+    colour = alt.Color(
+        "transport:N",
+        scale=_transports(edges),
+        legend=alt.Legend(title="transport between hosts", orient="top", labelLimit=0),
+    )
     kinds = ["GPUDirect RDMA", "partly GPUDirect RDMA", "no GPUDirect RDMA", "not stated"]
-    dash = alt.StrokeDash("gdr:N", scale=alt.Scale(domain=kinds, range=[[1, 0], [12, 3, 3, 3], [6, 5], [2, 3]]), legend=alt.Legend(title=None, orient="top", labelLimit=0))
+    dash = alt.StrokeDash(
+        "gdr:N",
+        scale=alt.Scale(domain=kinds, range=[[1, 0], [12, 3, 3, 3], [6, 5], [2, 3]]),
+        legend=alt.Legend(title=None, orient="top", labelLimit=0),
+    )
     axis = alt.Axis(labels=False, ticks=False, grid=False, domain=False, title=None)
-    x, y = alt.X("x:Q", axis=axis, scale=alt.Scale(domain=[-1.45, 1.45])), alt.Y("y:Q", axis=axis, scale=alt.Scale(domain=[-1.25, 1.25]))
+    x, y = (
+        alt.X("x:Q", axis=axis, scale=alt.Scale(domain=[-1.45, 1.45])),
+        alt.Y("y:Q", axis=axis, scale=alt.Scale(domain=[-1.25, 1.25])),
+    )
     lines = alt.Chart(edges).mark_rule(strokeWidth=2).encode(
         x=x, y=y, x2="x2:Q", y2="y2:Q", color=colour, strokeDash=dash, tooltip=["source_host", "target_host", "transport", "gdr", "connections", "nics"],
     )  # fmt: skip
-    boxes = alt.Chart(hosts).mark_square(size=700, color=REFERENCE_COLOUR, opacity=1).encode(x=x, y=y, tooltip=["host", "ranks", "nics", "inside"])
-    above, below = (alt.Chart(hosts).transform_filter(test).encode(x=x, y=y, text="words:N") for test in ("datum.y > -0.01", "datum.y <= -0.01"))
-    names = above.mark_text(lineBreak="\n", lineHeight=15, dy=-62, fontSize=12, color=REFERENCE_COLOUR)
+    boxes = (
+        alt.Chart(hosts)
+        .mark_square(size=700, color=REFERENCE_COLOUR, opacity=1)
+        .encode(x=x, y=y, tooltip=["host", "ranks", "nics", "inside"])
+    )
+    above, below = (
+        alt.Chart(hosts).transform_filter(test).encode(x=x, y=y, text="words:N")
+        for test in ("datum.y > -0.01", "datum.y <= -0.01")
+    )
+    names = above.mark_text(lineBreak="\n", lineHeight=15, dy=-74, fontSize=12, color=REFERENCE_COLOUR)
     more = below.mark_text(lineBreak="\n", lineHeight=15, dy=30, fontSize=12, color=REFERENCE_COLOUR)
     layers = [boxes, names, more]
     return alt.layer(*([lines] if len(edges) else []), *layers).properties(height=460)
@@ -116,14 +165,22 @@ def host_matrix(edges: pl.DataFrame) -> alt.Chart:
 
 def tiers(rows: pl.DataFrame) -> alt.LayerChart:
     """Bus bandwidth of each tier with its interval."""
-    base = alt.Chart(rows).encode(y=alt.Y("name:N", sort=None, title=None, axis=alt.Axis(labelLimit=WIDE_LABEL, labelOverlap=False)))
+    base = alt.Chart(rows).encode(
+        y=alt.Y("name:N", sort=None, title=None, axis=alt.Axis(labelLimit=WIDE_LABEL, labelOverlap=False))
+    )
     return (
-        base.mark_rule(strokeWidth=4, opacity=0.45, color=PEER_COLOUR).encode(x=alt.X("low:Q", title="bus bandwidth (GB/s), with its interval", scale=alt.Scale(domainMin=0)), x2="high:Q")
-        + base.mark_point(filled=True, size=90, color=RANK_COLOUR).encode(x="busbw:Q", tooltip=["name", alt.Tooltip("busbw:Q", format=",.2f", title="GB/s"), "bound"])
+        base.mark_rule(strokeWidth=4, opacity=0.45, color=PEER_COLOUR).encode(
+            x=alt.X("low:Q", title="bus bandwidth (GB/s), with its interval", scale=alt.Scale(domainMin=0)), x2="high:Q"
+        )
+        + base.mark_point(filled=True, size=90, color=RANK_COLOUR).encode(
+            x="busbw:Q", tooltip=["name", alt.Tooltip("busbw:Q", format=",.2f", title="GB/s"), "bound"]
+        )
     ).properties(height=rows_height(len(rows), 30, legend=0))
 
 
 def _transports(edges: pl.DataFrame) -> alt.Scale:
     found = edges.get_column("transport").unique().sort().to_list()
     spare = [colour for colour in COLOURS if colour not in TRANSPORT_COLOURS.values()]
-    return alt.Scale(domain=found, range=[TRANSPORT_COLOURS.get(name, spare[place % len(spare)]) for place, name in enumerate(found)])
+    return alt.Scale(
+        domain=found, range=[TRANSPORT_COLOURS.get(name, spare[place % len(spare)]) for place, name in enumerate(found)]
+    )

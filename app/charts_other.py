@@ -20,7 +20,11 @@ def metric(found: Series, window: pl.DataFrame, title: str) -> alt.LayerChart:
     x = alt.X("seconds:Q", title="seconds from the first traced step")
     y = alt.Y("value:Q", title=axis, scale=alt.Scale(zero=False), axis=alt.Axis(format=".4~s"))
     shade = alt.Chart(window).mark_rect(opacity=0.12, color=PEER_COLOUR).encode(x="from:Q", x2="to:Q")
-    band = alt.Chart(found.band).mark_area(opacity=0.18, color=REFERENCE_COLOUR).encode(x=x, y=alt.Y("low:Q", title=axis), y2="high:Q")
+    band = (
+        alt.Chart(found.band)
+        .mark_area(opacity=0.18, color=REFERENCE_COLOUR)
+        .encode(x=x, y=alt.Y("low:Q", title=axis), y2="high:Q")
+    )
     middle = alt.Chart(found.band).mark_line(color=REFERENCE_COLOUR, strokeDash=[6, 4]).encode(x=x, y="middle:Q")
     few = found.lines.get_column("seconds").n_unique() < 20
     lines = alt.Chart(found.lines).mark_line(point=few).encode(
@@ -33,30 +37,65 @@ def metric(found: Series, window: pl.DataFrame, title: str) -> alt.LayerChart:
 def what_if(rows: pl.DataFrame, measured_ns: float | None) -> alt.LayerChart:
     """Step time if one thing were fixed, beside the measured one."""
     divisor, unit = time_unit(max(measured_ns or 0, rows.get_column("step_ns").max() or 0))  # type: ignore[type-var]
-    drawn = rows.with_columns((pl.col("step_ns") / divisor).alias("value"), pl.col("speedup").map_elements(lambda item: f"{item:.2f}x", return_dtype=pl.String).alias("words"))
-    base = alt.Chart(drawn).encode(y=alt.Y("scenario:N", sort=None, title=None, axis=alt.Axis(labelLimit=WIDE_LABEL, labelOverlap=False)))
+    drawn = rows.with_columns(
+        (pl.col("step_ns") / divisor).alias("value"),
+        pl.col("speedup").map_elements(lambda item: f"{item:.2f}x", return_dtype=pl.String).alias("words"),
+    )
+    base = alt.Chart(drawn).encode(
+        y=alt.Y("scenario:N", sort=None, title=None, axis=alt.Axis(labelLimit=WIDE_LABEL, labelOverlap=False))
+    )
     bars = base.mark_bar(height={"band": 0.7}, color=PEER_COLOUR).encode(
         x=alt.X("value:Q", title=f"step time ({unit}); dashed: as measured"), tooltip=["scenario", alt.Tooltip("value:Q", format=",.3~f", title=f"step ({unit})"), "words"]
     )  # fmt: skip
     words = base.mark_text(align="right", dx=-6, color="#fff", fontWeight="bold").encode(x="value:Q", text="words:N")
     layers = [bars, words]
     if measured_ns:
-        layers.append(alt.Chart(pl.DataFrame({"value": [measured_ns / divisor]})).mark_rule(strokeDash=[6, 4], color=RANK_COLOUR, strokeWidth=2).encode(x="value:Q"))
+        layers.append(
+            alt.Chart(pl.DataFrame({"value": [measured_ns / divisor]}))
+            .mark_rule(strokeDash=[6, 4], color=RANK_COLOUR, strokeWidth=2)
+            .encode(x="value:Q")
+        )
     return alt.layer(*layers).properties(height=rows_height(len(rows), 30, legend=0))
 
 
 def scaling(points: pl.DataFrame, predicted: pl.DataFrame, unit: str) -> alt.LayerChart:
     """Measured and predicted values over the number of GPUs, both logarithmic."""
     sizes = sorted({*points.get_column("gpus"), *predicted.get_column("gpus")})
-    x = alt.X("gpus:Q", title="GPUs (logarithmic)", scale=alt.Scale(type="log", base=2, nice=False, padding=24), axis=alt.Axis(values=sizes, format="d"))
-    y = alt.Y("value:Q", title=f"{unit} (logarithmic)", scale=alt.Scale(type="log", nice=False, padding=24), axis=alt.Axis(format=",.3~g"))
-    shape = alt.Shape("kind:N", scale=alt.Scale(domain=["measured", "measured, not used", "predicted"], range=["circle", "cross", "diamond"]), legend=alt.Legend(title=None, orient="top", labelLimit=0))
+    x = alt.X(
+        "gpus:Q",
+        title="GPUs (logarithmic)",
+        scale=alt.Scale(type="log", base=2, nice=False, padding=24),
+        axis=alt.Axis(values=sizes, format="d"),
+    )
+    y = alt.Y(
+        "value:Q",
+        title=f"{unit} (logarithmic)",
+        scale=alt.Scale(type="log", nice=False, padding=24),
+        axis=alt.Axis(format=",.3~g"),
+    )
+    shape = alt.Shape(
+        "kind:N",
+        scale=alt.Scale(domain=["measured", "measured, not used", "predicted"], range=["circle", "cross", "diamond"]),
+        legend=alt.Legend(title=None, orient="top", labelLimit=0),
+    )
     layers = []
     if len(predicted):
-        layers.append(alt.Chart(predicted).mark_rule(strokeWidth=3, opacity=0.5, color=RANK_COLOUR).encode(x=x, y=alt.Y("low:Q"), y2="high:Q"))
-        layers.append(alt.Chart(predicted).mark_point(size=90, filled=True, color=RANK_COLOUR).encode(x=x, y=y, shape=shape, tooltip=["gpus", "value", "low", "high"]))
+        layers.append(
+            alt.Chart(predicted)
+            .mark_rule(strokeWidth=3, opacity=0.5, color=RANK_COLOUR)
+            .encode(x=x, y=alt.Y("low:Q"), y2="high:Q")
+        )
+        layers.append(
+            alt.Chart(predicted)
+            .mark_point(size=90, filled=True, color=RANK_COLOUR)
+            .encode(x=x, y=y, shape=shape, tooltip=["gpus", "value", "low", "high"])
+        )
     layers.append(alt.Chart(points).mark_line(color=PEER_COLOUR).encode(x=x, y=y))
-    layers.append(alt.Chart(points).mark_point(size=90, filled=True, color=PEER_COLOUR).encode(x=x, y=y, shape=shape, tooltip=["gpus", "value", "kind", "why"]))
+    layers.append(
+        alt.Chart(points)
+        .mark_point(size=90, filled=True, color=PEER_COLOUR)
+        .encode(x=x, y=y, shape=shape, tooltip=["gpus", "value", "kind", "why"])
+    )
     return alt.layer(*layers).properties(height=340)
 
 

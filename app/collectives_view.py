@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import data
 import polars as pl
 import state
-from frame import picked_row
 from charts_comm import TRANSFER, WAIT
+from frame import picked_row
 
 from diagnose.units import format_bytes
 
@@ -30,7 +30,9 @@ def groups(document: Document) -> pl.DataFrame:
         for order, (part, value) in enumerate(((WAIT, row.wait_ns), (TRANSFER, row.transfer_ns))):
             if value is not None:
                 rows.append({"group": name, "part": part, "ns": float(value), "order": order, "count": row.count})
-    frame = pl.DataFrame(rows, schema={"group": pl.String, "part": pl.String, "ns": pl.Float64, "order": pl.Int32, "count": pl.Int64})
+    frame = pl.DataFrame(
+        rows, schema={"group": pl.String, "part": pl.String, "ns": pl.Float64, "order": pl.Int32, "count": pl.Int64}
+    )
     return frame.group_by("group", "part", "order", maintain_order=True).agg(pl.col("ns").max(), pl.col("count").sum())
 
 

@@ -108,7 +108,9 @@ def _sql(name: str) -> str:
 
 
 @st.cache_data(max_entries=512, show_spinner=False)
-def _rows(path: str, fingerprint: tuple[int, int, int], name: str, parameters: tuple[tuple[str, Any], ...]) -> pl.DataFrame:
+def _rows(
+    path: str, fingerprint: tuple[int, int, int], name: str, parameters: tuple[tuple[str, Any], ...]
+) -> pl.DataFrame:
     return _store(path, fingerprint).query(_sql(name), dict(parameters) or None)
 
 
@@ -119,7 +121,9 @@ def rows(run: Run, name: str, **parameters: object) -> pl.DataFrame:
 
 @st.cache_data(max_entries=64, show_spinner=False)
 def _counts(path: str, fingerprint: tuple[int, int, int]) -> dict[str, int]:
-    names = _store(path, fingerprint).query("SELECT table_name, estimated_size FROM duckdb_tables() WHERE database_name = 'run'")
+    names = _store(path, fingerprint).query(
+        "SELECT table_name, estimated_size FROM duckdb_tables() WHERE database_name = 'run'"
+    )
     return dict(names.iter_rows())
 
 

@@ -73,8 +73,12 @@ def _compare(base: Key, new: Key) -> Compared:
     reasons = refusals(facts[:1], facts[1:])
     if reasons:
         return Compared(None, tuple(reasons))
-    findings = [evaluate(data.reader(path, mark), data.config(), data.rules()).findings for _, path, mark in (base, new)]
-    return Compared(compare_document(compare_runs(facts[:1], facts[1:]), data.rules(), before=findings[:1], after=findings[1:]), ())
+    findings = [
+        evaluate(data.reader(path, mark), data.config(), data.rules()).findings for _, path, mark in (base, new)
+    ]
+    return Compared(
+        compare_document(compare_runs(facts[:1], facts[1:]), data.rules(), before=findings[:1], after=findings[1:]), ()
+    )
 
 
 @st.cache_resource(max_entries=8, show_spinner=False)
@@ -84,7 +88,9 @@ def _scale(runs: tuple[Key, ...]) -> Scaled:
         one = next(iter(read.runs)) if len({row.gpus for row in read.rows}) == 1 else None
         # Step times without throughput carry no work: weak scaling is assumed, as the notes say.
         stated = "weak" if read.kind == "step_time" else "unknown"
-        curve = build_curve(read.rows, unit=read.unit, kind=read.kind, seconds=read.seconds, notes=read.notes, stated_type=stated)  # type: ignore[arg-type]
+        curve = build_curve(
+            read.rows, unit=read.unit, kind=read.kind, seconds=read.seconds, notes=read.notes, stated_type=stated
+        )  # type: ignore[arg-type]
         result = analyse(curve, model_estimate=None if one is None else estimate(one))
     except DiagnoseError as error:
         return Scaled(None, (), str(error))

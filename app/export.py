@@ -35,7 +35,13 @@ def csv(run: Run, name: str) -> bytes:
     """A table as CSV; text cells that a spreadsheet would run get an apostrophe."""
     frame = _flat(_whole(run, name))
     text = frame.select(cs.string()).columns
-    guarded = [pl.when(pl.col(column).str.contains(_DANGEROUS)).then("'" + pl.col(column)).otherwise(pl.col(column)).alias(column) for column in text]
+    guarded = [
+        pl.when(pl.col(column).str.contains(_DANGEROUS))
+        .then("'" + pl.col(column))
+        .otherwise(pl.col(column))
+        .alias(column)
+        for column in text
+    ]
     return frame.with_columns(guarded).write_csv().encode()
 
 

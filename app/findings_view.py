@@ -20,7 +20,16 @@ _NETWORK_CAUSES = (
     "nic_slow", "link_errors", "congestion", "oversubscription", "bandwidth_bound", "latency_bound", "wrong_protocol", "no_rdma", "partial_rdma", "no_gdr", "partial_gdr",
     "wrong_interface", "rail_mismatch", "p2p_disabled", "intra_node_link", "version_mismatch", "comm_error", "traffic_mixing", "hang",
 )  # fmt: skip
-_NODE_CAUSES = ("throttling", "hardware_error", "host_slow", "gpu_slow", "gpu_memory_slow", "mixed_hardware", "nic_slow", "link_errors")
+_NODE_CAUSES = (
+    "throttling",
+    "hardware_error",
+    "host_slow",
+    "gpu_slow",
+    "gpu_memory_slow",
+    "mixed_hardware",
+    "nic_slow",
+    "link_errors",
+)
 
 
 def by_fingerprint(document: Document, fingerprint: str | None) -> FindingEntry | None:
@@ -30,7 +39,9 @@ def by_fingerprint(document: Document, fingerprint: str | None) -> FindingEntry 
 
 def explained_by(document: Document, finding: FindingEntry) -> tuple[FindingEntry, ...]:
     """Findings that follow from this one."""
-    return tuple(item for item in document.findings if item.code in finding.explains and item.fingerprint != finding.fingerprint)
+    return tuple(
+        item for item in document.findings if item.code in finding.explains and item.fingerprint != finding.fingerprint
+    )
 
 
 def causes(document: Document) -> list[str]:
@@ -41,12 +52,18 @@ def causes(document: Document) -> list[str]:
 def filtered(document: Document, levels: Sequence[str], cause: str | None, words: str) -> list[FindingEntry]:
     """Findings of these severities and this cause that contain all the words."""
     wanted = words.lower().split()
-    return [item for item in document.findings if item.severity in levels and cause in (None, item.cause) and all(word in _searched(item) for word in wanted)]
+    return [
+        item
+        for item in document.findings
+        if item.severity in levels and cause in (None, item.cause) and all(word in _searched(item) for word in wanted)
+    ]
 
 
 def places(finding: FindingEntry) -> list[tuple[str, str, dict[str, object]]]:
     """Pages to go on with: page, words, parameters."""
-    found: list[tuple[str, str, dict[str, object]]] = [("ranks", f"Rank {rank} beside its peers", {"rank": rank}) for rank in finding.ranks[:4]]
+    found: list[tuple[str, str, dict[str, object]]] = [
+        ("ranks", f"Rank {rank} beside its peers", {"rank": rank}) for rank in finding.ranks[:4]
+    ]
     if finding.steps != "all" and finding.steps:
         found.append(("steps", f"Step {finding.steps[0]}", {"step": finding.steps[0]}))
     elif finding.cause in _STEP_CAUSES:
@@ -63,7 +80,7 @@ def places(finding: FindingEntry) -> list[tuple[str, str, dict[str, object]]]:
 def rule(finding: FindingEntry) -> Rule | None:
     """The rule behind a finding."""
     book = data.rules()
-    return book[finding.code] if finding.code in book else None
+    return next((item for item in book if item.code == finding.code), None)
 
 
 def thresholds(found: Rule) -> list[tuple[str, str, str]]:
@@ -72,7 +89,15 @@ def thresholds(found: Rule) -> list[tuple[str, str, str]]:
     for name, item in found.thresholds.items():
         word = "at least" if item.direction == "above" else "at most"
         levels = ((level, getattr(item, level)) for level in ("info", "warning", "critical"))
-        rows.append((name, ", ".join(f"{level} {word} {format_value(value, item.unit)}" for level, value in levels if value is not None), item.why))
+        rows.append(
+            (
+                name,
+                ", ".join(
+                    f"{level} {word} {format_value(value, item.unit)}" for level, value in levels if value is not None
+                ),
+                item.why,
+            )
+        )
     return rows
 
 

@@ -56,7 +56,9 @@ def empty(title: str, why: str, collect: str = "") -> None:
 
 def missing(document: Document, *words: str) -> bool:
     """What the run's data could not answer about a topic, with how to collect it; False when there is nothing to say."""
-    found = [item for item in document.not_checked if any(word in f"{item.question} {item.why}".lower() for word in words)]
+    found = [
+        item for item in document.not_checked if any(word in f"{item.question} {item.why}".lower() for word in words)
+    ]
     for item in found:
         empty(plain(item.question), plain(item.why), plain(item.collect))
     return bool(found)
@@ -74,9 +76,15 @@ def finding_card(finding: FindingEntry, explained: Sequence[FindingEntry] = (), 
             severity(finding.severity)
             st.markdown(f"**{plain(finding.title)}** &nbsp; `{finding.code}`", width="stretch")
             if not whole:
-                state.link("findings", "Evidence and actions", icon=":material/arrow_forward:", finding=finding.fingerprint)
+                state.link(
+                    "findings", "Evidence and actions", icon=":material/arrow_forward:", finding=finding.fingerprint
+                )
         st.markdown(plain(finding.message))
-        pieces = [view.subject(finding), f"costs {price}" if (price := view.cost(finding.impact)) else "", f"confidence {format_ratio(finding.confidence)}"]
+        pieces = [
+            view.subject(finding),
+            f"costs {price}" if (price := view.cost(finding.impact)) else "",
+            f"confidence {format_ratio(finding.confidence)}",
+        ]
         st.caption(plain(" · ".join(piece for piece in pieces if piece)))
         if whole:
             _details(finding)
@@ -103,7 +111,17 @@ def table(
     extra: dict[str, Any] = {"height": "content" if len(shown) < FEW_ROWS else height or "auto"}
     if on_pick is not None:
         extra |= {"on_select": lambda: on_pick(key), "selection_mode": "single-row"}
-    st.dataframe(shown, key=key, hide_index=True, column_config=columns, alt=alt, lazy=False, width="stretch", placeholder="–", **extra)
+    st.dataframe(
+        shown,
+        key=key,
+        hide_index=True,
+        column_config=columns,
+        alt=alt,
+        lazy=False,
+        width="stretch",
+        placeholder="–",
+        **extra,
+    )
 
 
 def picked_row(key: str) -> int | None:
@@ -118,7 +136,9 @@ def _column(name: str, rows: pl.DataFrame, words: str | None) -> Any:  # noqa: A
     if name.endswith("_bytes") or name == "bytes":
         return st.column_config.NumberColumn(title, format="bytes", help="decimal prefixes")
     if kind.is_float():
-        return st.column_config.NumberColumn(title, format="%.1f" if name.endswith("_ratio") else "%.3f" if name.endswith("_ns") else "%.4g")
+        return st.column_config.NumberColumn(
+            title, format="%.1f" if name.endswith("_ratio") else "%.3f" if name.endswith("_ns") else "%.4g"
+        )
     if kind.is_integer():
         return st.column_config.NumberColumn(title, format="%d")
     longest = rows.get_column(name).str.len_chars().max() if kind == pl.String else 0

@@ -23,14 +23,26 @@ CAPTIONS = {
     LOCAL: "Work that waits for nobody (compute, copies, idle the rank caused itself) against the median of ranks with the same role in the same step.",
 }
 EMPTY = {
-    LATE: ("No lateness", "No collective was seen on all of its ranks, so nobody's arrival can be compared.", "traces of every rank of a process group"),
-    LOCAL: ("No local work", "No step was split into its parts.", "traces with device activity of at least three steps"),
+    LATE: (
+        "No lateness",
+        "No collective was seen on all of its ranks, so nobody's arrival can be compared.",
+        "traces of every rank of a process group",
+    ),
+    LOCAL: (
+        "No local work",
+        "No step was split into its parts.",
+        "traces with device activity of at least three steps",
+    ),
 }
 
 
 def cells(run: Run, measure: str, role: int | None) -> pl.DataFrame:
     """Values of all ranks and steps; lateness is the report's."""
-    frame = _reported(data.document(run), data.rows(run, "rank_list")) if measure == LATE else data.rows(run, "rank_local_work")
+    frame = (
+        _reported(data.document(run), data.rows(run, "rank_list"))
+        if measure == LATE
+        else data.rows(run, "rank_local_work")
+    )
     return frame if role is None else frame.filter(pl.col("role") == role)
 
 
@@ -98,4 +110,6 @@ def _reported(document: Document, listed: pl.DataFrame) -> pl.DataFrame:
         for step, value in zip(steps, values, strict=False)
     ]
     frame = pl.DataFrame(rows, schema={"rank": pl.Int64, "step": pl.Int64, "value_ns": pl.Float64})
-    return frame.join(listed.select(pl.col("rank").cast(pl.Int64), "host", "role"), on="rank", how="left").drop_nulls("value_ns")
+    return frame.join(listed.select(pl.col("rank").cast(pl.Int64), "host", "role"), on="rank", how="left").drop_nulls(
+        "value_ns"
+    )

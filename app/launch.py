@@ -8,7 +8,19 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
-_MODULES = ("pandas", "pyarrow", "altair", "jinja2", "engines", "charts_comm", "charts_other", "perfetto", "export", "heat_view", "runs_view")
+_MODULES = (
+    "pandas",
+    "pyarrow",
+    "altair",
+    "jinja2",
+    "engines",
+    "charts_comm",
+    "charts_other",
+    "perfetto",
+    "export",
+    "heat_view",
+    "runs_view",
+)
 
 
 def warm() -> None:

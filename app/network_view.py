@@ -19,15 +19,33 @@ BESIDE = 0.05
 """Distance of the lines of one pair of hosts, where the circle's radius is 1."""
 MOST_DRAWN = 16
 """Hosts that a picture can show; more become a matrix."""
-_EDGES = {"source_host": pl.String, "target_host": pl.String, "transport": pl.String, "gdr": pl.String, "connections": pl.Int64, "nics": pl.String}
+_EDGES = {
+    "source_host": pl.String,
+    "target_host": pl.String,
+    "transport": pl.String,
+    "gdr": pl.String,
+    "connections": pl.Int64,
+    "nics": pl.String,
+}
 
 
 def edges(run: Run) -> pl.DataFrame:
     """Connections between different hosts, GDR in words."""
     found = data.rows(run, "channel_edges").filter(pl.col("source_host") != pl.col("target_host"))
-    gdr = pl.when(pl.col("gdr")).then(pl.lit("GPUDirect RDMA")).when(pl.col("gdr").not_()).then(pl.lit("no GPUDirect RDMA")).otherwise(pl.lit("not stated"))
+    gdr = (
+        pl.when(pl.col("gdr"))
+        .then(pl.lit("GPUDirect RDMA"))
+        .when(pl.col("gdr").not_())
+        .then(pl.lit("no GPUDirect RDMA"))
+        .otherwise(pl.lit("not stated"))
+    )
     named = found.with_columns(gdr.alias("gdr"), pl.col("nics").fill_null("not stated"))
-    return named.group_by("source_host", "target_host", "transport", "gdr").agg(pl.col("connections").sum(), pl.col("nics").first()).sort("source_host", "target_host", "transport").cast(_EDGES)  # type: ignore[arg-type]
+    return (
+        named.group_by("source_host", "target_host", "transport", "gdr")
+        .agg(pl.col("connections").sum(), pl.col("nics").first())
+        .sort("source_host", "target_host", "transport")
+        .cast(_EDGES)
+    )  # type: ignore[arg-type]
 
 
 def placed_hosts(run: Run, between: pl.DataFrame) -> pl.DataFrame:
@@ -45,7 +63,17 @@ def placed_hosts(run: Run, between: pl.DataFrame) -> pl.DataFrame:
             "host": name, "x": radius * math.cos(angle), "y": radius * math.sin(angle), "ranks": f"ranks {ranges(ranks)}" if ranks else "ranks not known",
             "nics": nics.get(name, "NICs not known"), "inside": inside.get(name, ""),
         })  # fmt: skip
-    frame = pl.DataFrame(rows, schema={"host": pl.String, "x": pl.Float64, "y": pl.Float64, "ranks": pl.String, "nics": pl.String, "inside": pl.String})
+    frame = pl.DataFrame(
+        rows,
+        schema={
+            "host": pl.String,
+            "x": pl.Float64,
+            "y": pl.Float64,
+            "ranks": pl.String,
+            "nics": pl.String,
+            "inside": pl.String,
+        },
+    )
     lines = pl.concat_str("host", "ranks", "nics", "inside", separator="\n").str.strip_chars_end("\n")
     upper = (pl.col("y") > -0.01) & (pl.col("inside") == "")  # words above a box end at the box
     return frame.with_columns((pl.when(upper).then(pl.lit("\n")).otherwise(pl.lit("")) + lines).alias("words"))
@@ -83,28 +111,58 @@ def tier_rows(document: Document) -> pl.DataFrame:
         }
         for row in document.network.tiers
     ]  # fmt: skip
-    return pl.DataFrame(rows, schema={"name": pl.String, "busbw": pl.Float64, "low": pl.Float64, "high": pl.Float64, "alpha": pl.Float64, "half_size_bytes": pl.Int64, "bound": pl.String})
+    return pl.DataFrame(
+        rows,
+        schema={
+            "name": pl.String,
+            "busbw": pl.Float64,
+            "low": pl.Float64,
+            "high": pl.Float64,
+            "alpha": pl.Float64,
+            "half_size_bytes": pl.Int64,
+            "bound": pl.String,
+        },
+    )
 
 
 def suspects(document: Document) -> pl.DataFrame:
     """Parts of the network that look slow."""
     rows = [
-        {"suspect": item.kind, "host": ", ".join(item.hosts), "devices": ", ".join(item.devices), "score": item.score, "certain": "several parts fit equally" if item.ambiguous else "only this fits"}
+        {
+            "suspect": item.kind,
+            "host": ", ".join(item.hosts),
+            "devices": ", ".join(item.devices),
+            "score": item.score,
+            "certain": "several parts fit equally" if item.ambiguous else "only this fits",
+        }
         for item in document.network.suspects
     ]
-    return pl.DataFrame(rows, schema={"suspect": pl.String, "host": pl.String, "devices": pl.String, "score": pl.Float64, "certain": pl.String})
+    return pl.DataFrame(
+        rows,
+        schema={
+            "suspect": pl.String,
+            "host": pl.String,
+            "devices": pl.String,
+            "score": pl.Float64,
+            "certain": pl.String,
+        },
+    )
 
 
 def objects(rows: Any) -> pl.DataFrame:  # noqa: ANN401 - free-form rows of the report
     """Free-form objects as text cells."""
     found = [{str(key): _cell(value) for key, value in row.items()} for row in rows or () if isinstance(row, dict)]
     names = list(dict.fromkeys(name for row in found for name in row))
-    return pl.DataFrame([{name: row.get(name, "") for name in names} for row in found], schema=dict.fromkeys(names, pl.String))
+    return pl.DataFrame(
+        [{name: row.get(name, "") for name in names} for row in found], schema=dict.fromkeys(names, pl.String)
+    )
 
 
 def _inside(run: Run) -> dict[str, str]:
     same = data.rows(run, "channel_edges").filter(pl.col("source_host") == pl.col("target_host"))
-    counted = same.group_by("source_host", "transport").agg(pl.col("connections").sum()).sort("source_host", "transport")
+    counted = (
+        same.group_by("source_host", "transport").agg(pl.col("connections").sum()).sort("source_host", "transport")
+    )
     found: dict[str, list[str]] = {}
     for host, transport, number in counted.iter_rows():
         found.setdefault(host, []).append(f"{transport} {number}")

@@ -16,7 +16,23 @@ if TYPE_CHECKING:
 
 WINDOWS = 150
 MOST_LINES = 12
-_LIKELY = ("clock", "temp", "power", "throttle", "util", "busy", "iowait", "load", "rx", "tx", "err", "pause", "retrans", "xid", "ecc")
+_LIKELY = (
+    "clock",
+    "temp",
+    "power",
+    "throttle",
+    "util",
+    "busy",
+    "iowait",
+    "load",
+    "rx",
+    "tx",
+    "err",
+    "pause",
+    "retrans",
+    "xid",
+    "ecc",
+)
 
 
 class Series(NamedTuple):
@@ -31,10 +47,17 @@ class Series(NamedTuple):
 def metrics(run: Run, document: Document) -> pl.DataFrame:
     """Metrics, those that findings speak of first, then those that most often tell something."""
     frame = data.rows(run, "metric_names")
-    spoken = " ".join(f"{item.source} {item.text}" for finding in document.findings for item in finding.evidence).lower()
+    spoken = " ".join(
+        f"{item.source} {item.text}" for finding in document.findings for item in finding.evidence
+    ).lower()
     named = [spoken.count(name.lower()) > 0 for name in frame.get_column("metric")]
-    likely = [next((place for place, word in enumerate(_LIKELY) if word in name.lower()), len(_LIKELY)) for name in frame.get_column("metric")]
-    return frame.with_columns(pl.Series("named", named, dtype=pl.Boolean), pl.Series("likely", likely, dtype=pl.Int64)).sort("named", "likely", "metric", descending=[True, False, False])
+    likely = [
+        next((place for place, word in enumerate(_LIKELY) if word in name.lower()), len(_LIKELY))
+        for name in frame.get_column("metric")
+    ]
+    return frame.with_columns(
+        pl.Series("named", named, dtype=pl.Boolean), pl.Series("likely", likely, dtype=pl.Int64)
+    ).sort("named", "likely", "metric", descending=[True, False, False])
 
 
 def series(run: Run, listed: pl.DataFrame, metric: str, host: str | None) -> Series:
@@ -52,7 +75,11 @@ def series(run: Run, listed: pl.DataFrame, metric: str, host: str | None) -> Ser
     ).sort("seconds")  # fmt: skip
     names = _interesting(frame, host)
     total = frame.get_column("who").n_unique()
-    note = f"{len(names)} of {total} series as lines: those furthest from the median. Band: the middle 80 % of all." if len(names) < total else ""
+    note = (
+        f"{len(names)} of {total} series as lines: those furthest from the median. Band: the middle 80 % of all."
+        if len(names) < total
+        else ""
+    )
     return Series(frame.filter(pl.col("who").is_in(names)), band, unit, note)
 
 
@@ -72,13 +99,16 @@ def events(run: Run) -> pl.DataFrame:
     return frame.with_columns(after.alias("after the first step (s)")).drop("t_ns")
 
 
-
-
 def _interesting(frame: pl.DataFrame, host: str | None) -> list[str]:
     if host is not None:
         frame = frame.filter(pl.col("host") == host)
     middle = pl.col("value") - pl.col("value").median().over("t_ns")
-    far = frame.with_columns(middle.abs().alias("far")).group_by("who").agg(pl.col("far").mean()).sort("far", "who", descending=[True, False])
+    far = (
+        frame.with_columns(middle.abs().alias("far"))
+        .group_by("who")
+        .agg(pl.col("far").mean())
+        .sort("far", "who", descending=[True, False])
+    )
     return far.head(MOST_LINES).get_column("who").sort().to_list()
 
 
@@ -89,5 +119,8 @@ def hosts(run: Run) -> list[str]:
 
 def host_table(found: pl.DataFrame) -> pl.DataFrame:
     """Hosts with their ranks as ranges."""
-    listed = [ranges([rank for rank in ranks or [] if rank is not None], limit=50) for ranks in found.get_column("ranks").to_list()]
+    listed = [
+        ranges([rank for rank in ranks or [] if rank is not None], limit=50)
+        for ranks in found.get_column("ranks").to_list()
+    ]
     return found.select("host", "full_name", pl.Series("ranks", listed, dtype=pl.String))

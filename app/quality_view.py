@@ -33,7 +33,11 @@ def sources(document: Document, chosen: Sequence[str]) -> pl.DataFrame:
     """Files of these statuses, worst first."""
     rows = [row for row in document.data_quality.sources if row.status in chosen]
     frame = _frame(sorted(rows, key=lambda row: (_STATES.index(row.status), row.path)))
-    return frame if frame.is_empty() else frame.select("path", "status", "problem", "kind", "rank", "host", "rows", "bytes")
+    return (
+        frame
+        if frame.is_empty()
+        else frame.select("path", "status", "problem", "kind", "rank", "host", "rows", "bytes")
+    )
 
 
 def clocks(document: Document) -> pl.DataFrame:
@@ -61,4 +65,6 @@ def columns(table: Table) -> pl.DataFrame:
 
 
 def _frame(rows: Iterable[Any]) -> pl.DataFrame:
-    return pl.DataFrame([{name: getattr(row, name) for name in row.__struct_fields__} for row in rows], infer_schema_length=None)
+    return pl.DataFrame(
+        [{name: getattr(row, name) for name in row.__struct_fields__} for row in rows], infer_schema_length=None
+    )

@@ -56,14 +56,35 @@ def predicted(section: dict[str, Any]) -> pl.DataFrame:
     for item in section.get("predictions") or ():
         if item.get("value"):
             low, high = item.get("interval") or (item["value"], item["value"])
-            rows.append({"gpus": item["gpus"], "value": float(item["value"]), "low": low, "high": high, "kind": _KINDS[2], "confidence": str(item.get("confidence") or "")})
-    return pl.DataFrame(rows, schema={"gpus": pl.Int64, "value": pl.Float64, "low": pl.Float64, "high": pl.Float64, "kind": pl.String, "confidence": pl.String})
+            rows.append(
+                {
+                    "gpus": item["gpus"],
+                    "value": float(item["value"]),
+                    "low": low,
+                    "high": high,
+                    "kind": _KINDS[2],
+                    "confidence": str(item.get("confidence") or ""),
+                }
+            )
+    return pl.DataFrame(
+        rows,
+        schema={
+            "gpus": pl.Int64,
+            "value": pl.Float64,
+            "low": pl.Float64,
+            "high": pl.Float64,
+            "kind": pl.String,
+            "confidence": pl.String,
+        },
+    )
 
 
 def efficiency(section: dict[str, Any]) -> pl.DataFrame:
     """Efficiency at each size."""
     rows = [item for item in section.get("efficiency") or () if item.get("ratio") is not None]
-    return pl.DataFrame([{"gpus": row["gpus"], "ratio": row["ratio"]} for row in rows], schema={"gpus": pl.Int64, "ratio": pl.Float64})
+    return pl.DataFrame(
+        [{"gpus": row["gpus"], "ratio": row["ratio"]} for row in rows], schema={"gpus": pl.Int64, "ratio": pl.Float64}
+    )
 
 
 def unit(section: dict[str, Any]) -> str:

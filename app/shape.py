@@ -20,7 +20,11 @@ MAX_ROWS = 72
 """Rows of a heat map that a screen can show with readable names; more are joined by host."""
 MAX_HOST_ROWS = 200
 _IDLE = ("idle_input_ns", "idle_host_ns", "idle_sync_ns", "idle_bubble_ns")
-_TABLE_WORDS = {"step_ns": "whole step", "exposed_comm_ns": "W + T  communication in all", "overlapped_comm_ns": "hidden communication"}
+_TABLE_WORDS = {
+    "step_ns": "whole step",
+    "exposed_comm_ns": "W + T  communication",
+    "overlapped_comm_ns": "hidden communication",
+}
 _ORDER = {PART_LABELS[part.key]: place for place, part in enumerate(PARTS)}
 
 
@@ -33,7 +37,8 @@ class Shown(NamedTuple):
 
 def long_parts(frame: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
     """One row a part above zero: ``part`` with its letter, ``ns``, ``order``. As in the report: communication stays one
-    part where wait and transfer are unknown, and what no cause explains is other idle time."""
+    part where wait and transfer are unknown, and what no cause explains is other idle time.
+    """
     known = pl.col("exposed_wait_ns").is_not_null() & pl.col("exposed_transfer_ns").is_not_null()
     rest = (pl.col("idle_ns") - pl.sum_horizontal(pl.col(name).fill_null(0) for name in _IDLE)).clip(lower_bound=0)
     split = frame.with_columns(
@@ -42,7 +47,9 @@ def long_parts(frame: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
         pl.when(known).then(pl.col("exposed_transfer_ns")).alias("exposed_transfer_ns"),
         pl.coalesce("idle_other_ns", rest).alias("idle_other_ns"),
     )
-    long = split.unpivot(on=[f"{part.key}_ns" for part in PARTS], index=list(keys), variable_name="key", value_name="ns").filter(pl.col("ns") > 0)
+    long = split.unpivot(
+        on=[f"{part.key}_ns" for part in PARTS], index=list(keys), variable_name="key", value_name="ns"
+    ).filter(pl.col("ns") > 0)
     names = {f"{key}_ns": words for key, words in PART_LABELS.items()}
     return long.with_columns(pl.col("key").replace_strict(names, return_dtype=pl.String).alias("part")).with_columns(
         pl.col("part").replace_strict(_ORDER, return_dtype=pl.Int32).alias("order")
@@ -58,7 +65,9 @@ def step_names(frame: pl.DataFrame) -> pl.DataFrame:
 
 def rank_name(column: str = "rank") -> pl.Expr:
     """``rank 3``; negative numbers stand for traces that name no rank."""
-    return pl.when(pl.col(column) < 0).then(pl.lit("rank not named")).otherwise("rank " + pl.col(column).cast(pl.String))
+    return (
+        pl.when(pl.col(column) < 0).then(pl.lit("rank not named")).otherwise("rank " + pl.col(column).cast(pl.String))
+    )
 
 
 def by_rank_or_host(frame: pl.DataFrame) -> Shown:
@@ -67,8 +76,16 @@ def by_rank_or_host(frame: pl.DataFrame) -> Shown:
         return Shown(frame.with_columns(rank_name().alias("place")), "")
     hosts = frame.filter(pl.col("host").is_not_null())
     if len(hosts) == len(frame) and hosts.get_column("host").n_unique() <= MAX_BARS:
-        busiest = hosts.sort("local_work_ns", descending=True, nulls_last=True).group_by("host", maintain_order=True).first().sort("host")
-        return Shown(busiest.with_columns(pl.col("host").alias("place")), f"{len(frame)} ranks grouped by host: of each host the rank with the most work of its own.")
+        busiest = (
+            hosts.sort("local_work_ns", descending=True, nulls_last=True)
+            .group_by("host", maintain_order=True)
+            .first()
+            .sort("host")
+        )
+        return Shown(
+            busiest.with_columns(pl.col("host").alias("place")),
+            f"{len(frame)} ranks grouped by host: of each host the rank with the most work of its own.",
+        )
     ordered = frame.sort("local_work_ns", descending=True, nulls_last=True)
     third = MAX_ROWS // 3
     middle = (len(ordered) - third) // 2
@@ -87,11 +104,18 @@ def heat(frame: pl.DataFrame, host: str | None) -> Shown:
     worst = pl.col("value_ns").sort_by(pl.col("value_ns").abs()).last()
     which = pl.col("rank").sort_by(pl.col("value_ns").abs()).last()
     named = frame.with_columns(pl.coalesce("host", rank_name()).alias("row"))
-    joined = named.group_by("row", "step").agg(worst, which, pl.col("host").first(), pl.col("rank").min().alias("row_order"))
+    joined = named.group_by("row", "step").agg(
+        worst, which, pl.col("host").first(), pl.col("rank").min().alias("row_order")
+    )
     note = f"{ranks} ranks grouped by host: each cell shows the host's most deviating rank. Choose a host to see its ranks."
     rows = joined.get_column("row").n_unique()
     if rows > MAX_HOST_ROWS:
-        most = joined.group_by("row").agg(pl.col("value_ns").abs().max()).sort("value_ns", descending=True).head(MAX_HOST_ROWS)
+        most = (
+            joined.group_by("row")
+            .agg(pl.col("value_ns").abs().max())
+            .sort("value_ns", descending=True)
+            .head(MAX_HOST_ROWS)
+        )
         joined = joined.join(most.select("row"), on="row")
         note += f" The {MAX_HOST_ROWS} most deviating of {rows} hosts."
     return Shown(joined.sort("row_order", "step"), note)
@@ -99,16 +123,25 @@ def heat(frame: pl.DataFrame, host: str | None) -> Shown:
 
 def beside_peers(per_rank: Sequence[RankParts], roles: pl.DataFrame, rank: int) -> pl.DataFrame:
     """Parts of one rank and the median of its peers (same role): columns of the parts, ``who`` first."""
-    frame = pl.DataFrame([{name: getattr(row, name) for name in row.__struct_fields__} for row in per_rank], infer_schema_length=None)
+    frame = pl.DataFrame(
+        [{name: getattr(row, name) for name in row.__struct_fields__} for row in per_rank], infer_schema_length=None
+    )
     frame = frame.with_columns(pl.col("rank").fill_null(-1)).join(roles.select("rank", "role"), on="rank", how="left")
     mine = frame.filter(pl.col("rank") == rank)
     if mine.is_empty():
         return mine
-    peers = frame.filter((pl.col("rank") != rank) & pl.col("role").eq_missing(pl.lit(mine.item(0, "role"), dtype=frame.schema["role"])))
+    peers = frame.filter(
+        (pl.col("rank") != rank) & pl.col("role").eq_missing(pl.lit(mine.item(0, "role"), dtype=frame.schema["role"]))
+    )
     numbers = [name for name in frame.columns if name.endswith("_ns")]
     tables = [mine.select(pl.lit("this rank").alias("who"), *(pl.col(name).cast(pl.Float64) for name in numbers))]
     if len(peers):
-        tables.append(peers.select(pl.lit(f"median of {len(peers)} peers").alias("who"), *(pl.col(name).cast(pl.Float64).median() for name in numbers)))
+        tables.append(
+            peers.select(
+                pl.lit(f"median of {len(peers)} peers").alias("who"),
+                *(pl.col(name).cast(pl.Float64).median() for name in numbers),
+            )
+        )
     return pl.concat(tables)
 
 
@@ -120,12 +153,28 @@ def part_table(frame: pl.DataFrame) -> pl.DataFrame:
         values = frame.get_column(name).to_list()
         mine, peers = values[0], values[1] if len(values) > 1 else None
         if mine or peers:
-            rows.append({"part": words, "rank_ns": mine, "peers_ns": peers, "more_ns": None if mine is None or peers is None else mine - peers})
-    return pl.DataFrame(rows, schema={"part": pl.String, "rank_ns": pl.Float64, "peers_ns": pl.Float64, "more_ns": pl.Float64})
+            rows.append(
+                {
+                    "part": words,
+                    "rank_ns": mine,
+                    "peers_ns": peers,
+                    "more_ns": None if mine is None or peers is None else mine - peers,
+                }
+            )
+    return pl.DataFrame(
+        rows, schema={"part": pl.String, "rank_ns": pl.Float64, "peers_ns": pl.Float64, "more_ns": pl.Float64}
+    )
 
 
 def job_parts(document: Document) -> pl.DataFrame:
     """The job's median step as long parts; without steps the whole trace."""
-    rows = [{"place": "median step" if document.step_time.steps_used else "whole trace", "part": PART_LABELS[item.part.key], "ns": float(item.ns)} for item in slices(document.step_time.breakdown)]
+    rows = [
+        {
+            "place": "median step" if document.step_time.steps_used else "whole trace",
+            "part": PART_LABELS[item.part.key],
+            "ns": float(item.ns),
+        }
+        for item in slices(document.step_time.breakdown)
+    ]
     frame = pl.DataFrame(rows, schema={"place": pl.String, "part": pl.String, "ns": pl.Float64})
     return frame.with_columns(pl.col("part").replace_strict(_ORDER, return_dtype=pl.Int32).alias("order"))

@@ -153,8 +153,15 @@ def pick_run() -> str | None:
         st.session_state.pop("run_unknown", None)
     if not ids:
         return None
-    picked: str | None = st.selectbox("Run", ids, key="run_picker", on_change=_run_changed, help="Every run store in the folder.")
-    if st.session_state.get("run_unknown") is None and in_address(RUN) is None and "run_seen" not in st.session_state and picked:
+    picked: str | None = st.selectbox(
+        "Run", ids, key="run_picker", on_change=_run_changed, help="Every run store in the folder."
+    )
+    if (
+        st.session_state.get("run_unknown") is None
+        and in_address(RUN) is None
+        and "run_seen" not in st.session_state
+        and picked
+    ):
         st.session_state["run_seen"] = picked
         st.query_params[RUN] = picked  # once a session, so that the first page can be shared and "back" still leaves
     return picked

@@ -21,7 +21,14 @@ LABELS = tuple(PART_LABELS.values())
 COLOURS = tuple(PART_COLOURS[part.key] for part in PARTS)
 SEVERITY_ICON = {"critical": ":material/error:", "warning": ":material/warning:", "info": ":material/info:"}
 SEVERITY_COLOUR = {"critical": "red", "warning": "orange", "info": "blue"}
-TRANSPORT_COLOURS = {"P2P": "#009e73", "SHM": "#56b4e9", "NET/IB": "#0072b2", "NET/Socket": "#d55e00", "NET/Libfabric": "#7f6fb0", "COLLNET": "#cc79a7"}
+TRANSPORT_COLOURS = {
+    "P2P": "#009e73",
+    "SHM": "#56b4e9",
+    "NET/IB": "#0072b2",
+    "NET/Socket": "#d55e00",
+    "NET/Libfabric": "#7f6fb0",
+    "COLLNET": "#cc79a7",
+}
 RANK_COLOUR, PEER_COLOUR, REFERENCE_COLOUR = "#d55e00", "#0072b2", "#8a8f96"
 SEQUENTIAL = "viridis"
 DIVERGING = "blueorange"

@@ -21,7 +21,14 @@ def rows(document: Document) -> pl.DataFrame:
         }
         for item in document.what_if
     ]  # fmt: skip
-    kinds = {"scenario": pl.String, "step_ns": pl.Float64, "speedup": pl.Float64, "gpu_hours_per_day": pl.Float64, "cost_per_day": pl.Float64, "explained_ratio": pl.Float64}
+    kinds = {
+        "scenario": pl.String,
+        "step_ns": pl.Float64,
+        "speedup": pl.Float64,
+        "gpu_hours_per_day": pl.Float64,
+        "cost_per_day": pl.Float64,
+        "explained_ratio": pl.Float64,
+    }
     frame = pl.DataFrame(found, schema=kinds).sort("step_ns", nulls_last=True, maintain_order=True)
     return frame.drop("cost_per_day") if frame.get_column("cost_per_day").is_null().all() else frame
 

@@ -27,15 +27,22 @@ PAGES = ("Findings", "Steps", "Ranks", "Collectives", "Network", "Nodes", "What-
 FIRST_LIMIT_S, NEXT_LIMIT_S = 2.0, 1.0
 STILL_S = 0.15
 """Charts count as drawn when nothing changed for this long; it is taken off the figures."""
-ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync", "--no-first-run"]
+ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+]
 _QUIET = """() => {
   const main = document.querySelector('[data-testid=stMain]');
   const busy = document.querySelector('[data-testid=stStatusWidget], [data-stale=true]');
   const text = (main ? main.innerText.length : 0) + ':' + document.querySelectorAll('canvas, svg').length;
   const now = performance.now();
   if (!main || busy || !main.querySelector('h1') || window.__text !== text) { window.__text = text; window.__since = now; return false; }
-  return now - window.__since > %d;
-}""" % (STILL_S * 1000)
+  return now - window.__since > STILL_MS;
+}""".replace("STILL_MS", str(STILL_S * 1000))
 
 
 def main() -> None:
@@ -47,10 +54,15 @@ def main() -> None:
     if chromium is None:
         sys.exit("needs chromium")
     with tempfile.TemporaryDirectory() as folder:
-        write_store(Path(folder) / "large.duckdb", ranks=arguments.ranks, steps=arguments.steps, slow_rank=arguments.ranks // 3)
+        write_store(
+            Path(folder) / "large.duckdb", ranks=arguments.ranks, steps=arguments.steps, slow_rank=arguments.ranks // 3
+        )
         port = _free_port()
         server = subprocess.Popen(
-            [sys.executable, "-m", "diagnose", "app", folder, "--port", str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=folder
+            [sys.executable, "-m", "diagnose", "app", folder, "--port", str(port)],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd=folder,
         )
         try:
             _wait(port)
@@ -70,7 +82,9 @@ def _measure(chromium: str, address: str) -> list[tuple[str, float, float]]:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=ARGUMENTS)
         page = browser.new_page(viewport={"width": 1366, "height": 768})
-        rows.append(("first page (Overview) of a fresh server", _timed(page, lambda: page.goto(address)), FIRST_LIMIT_S))
+        rows.append(
+            ("first page (Overview) of a fresh server", _timed(page, lambda: page.goto(address)), FIRST_LIMIT_S)
+        )
         for name in PAGES:
             menu = page.get_by_test_id("stSidebar").get_by_role("link", name=name, exact=True)
             rows.append((f"{name}, for the first time", _timed(page, menu.click), NEXT_LIMIT_S))
@@ -79,8 +93,20 @@ def _measure(chromium: str, address: str) -> list[tuple[str, float, float]]:
             rows.append((f"{name}, again", _timed(page, menu.click), NEXT_LIMIT_S))
         page.get_by_test_id("stSidebar").get_by_role("link", name="Ranks", exact=True).click()
         _still(page)
-        rows.append(("Ranks: local work instead of lateness", _timed(page, page.get_by_role("radio", name="Local work").click), NEXT_LIMIT_S))
-        rows.append(("Ranks: idle causes instead of kernels", _timed(page, page.get_by_role("radio", name="Idle causes").click), NEXT_LIMIT_S))
+        rows.append(
+            (
+                "Ranks: local work instead of lateness",
+                _timed(page, page.get_by_role("radio", name="Local work").click),
+                NEXT_LIMIT_S,
+            )
+        )
+        rows.append(
+            (
+                "Ranks: idle causes instead of kernels",
+                _timed(page, page.get_by_role("radio", name="Idle causes").click),
+                NEXT_LIMIT_S,
+            )
+        )
         browser.close()
     return rows
 
@@ -107,7 +133,7 @@ def _free_port() -> int:
 def _wait(port: int) -> None:
     for _ in range(200):
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/_stcore/health") as answer:  # noqa: S310 - our own server
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/_stcore/health") as answer:
                 if answer.status == 200:
                     return
         except OSError:

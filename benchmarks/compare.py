@@ -21,10 +21,19 @@ from diagnose.analysis.compare.stats import Sample, difference, median_error
 
 SIDES = ((1, 1), (2, 2), (3, 1), (3, 3), (5, 5), (6, 1), (10, 1), (10, 10))
 RANKS, STEPS = 8, 8
-SHARES = {"compute_ns": 0.72, "exposed_wait_ns": 0.03, "exposed_transfer_ns": 0.12, "exposed_memcpy_ns": 0.02, "idle_input_ns": 0.03, "idle_host_ns": 0.08}
+SHARES = {
+    "compute_ns": 0.72,
+    "exposed_wait_ns": 0.03,
+    "exposed_transfer_ns": 0.12,
+    "exposed_memcpy_ns": 0.02,
+    "idle_input_ns": 0.03,
+    "idle_host_ns": 0.08,
+}
 
 
-def verdicts(before: int, after: int, slower: float, *, trials: int, step_sd: float, run_sd: float, seed: int) -> tuple[float, float]:
+def verdicts(
+    before: int, after: int, slower: float, *, trials: int, step_sd: float, run_sd: float, seed: int
+) -> tuple[float, float]:
     """Shares of pairs called slower, and called changed in any direction."""
     dice = np.random.default_rng(seed)
 
@@ -37,7 +46,14 @@ def verdicts(before: int, after: int, slower: float, *, trials: int, step_sd: fl
     return sum(effect.change > 0 for effect in called) / trials, len(called) / trials
 
 
-def run(dice: np.random.Generator, *, step_sd: float, run_sd: float, grow: dict[str, float] | None = None, rank: int | None = None) -> RunFacts:
+def run(
+    dice: np.random.Generator,
+    *,
+    step_sd: float,
+    run_sd: float,
+    grow: dict[str, float] | None = None,
+    rank: int | None = None,
+) -> RunFacts:
     """A run of eight ranks; ``grow`` adds shares of the step to parts, of one rank alone (the others wait) or of all."""
     pace = 100e6 * math.exp(dice.normal(0, run_sd))
     extra = sum((grow or {}).values())
@@ -50,14 +66,42 @@ def run(dice: np.random.Generator, *, step_sd: float, run_sd: float, grow: dict[
             for part, share in (grow or {}).items():
                 parts[part if guilty else "exposed_wait_ns"] += share * pace * luck
             parts["exposed_comm_ns"] = parts["exposed_wait_ns"] + parts["exposed_transfer_ns"]
-            local = sum(value for part, value in parts.items() if part not in ("exposed_comm_ns", "exposed_wait_ns", "exposed_transfer_ns"))
+            local = sum(
+                value
+                for part, value in parts.items()
+                if part not in ("exposed_comm_ns", "exposed_wait_ns", "exposed_transfer_ns")
+            )
             whole = {part: round(parts.get(part, 0.0)) for part in PARTS}
-            rows.append({"rank": number, "step": step, **whole, "local_work_ns": round(local), "host": f"node{number // 4}", "luck": luck})
+            rows.append(
+                {
+                    "rank": number,
+                    "step": step,
+                    **whole,
+                    "local_work_ns": round(local),
+                    "host": f"node{number // 4}",
+                    "luck": luck,
+                }
+            )
     frame = pl.DataFrame(rows)
     times = pace * (1 + extra) * frame.group_by("step").agg(pl.col("luck").first()).get_column("luck").to_numpy()
     median = frame.group_by("step").agg(pl.col(part).median() for part in PARTS).sort("step")
-    critical = frame.sort("step", "exposed_wait_ns", "rank").group_by("step", maintain_order=True).first().select("step", "rank", *PARTS)
-    kernels = pl.DataFrame(schema={"rank": pl.Int32, "signature": pl.Int64, "name": pl.String, "total_ns": pl.Float64, "count": pl.Float64, "mad_ns": pl.Float64, "steps": pl.Int64})
+    critical = (
+        frame.sort("step", "exposed_wait_ns", "rank")
+        .group_by("step", maintain_order=True)
+        .first()
+        .select("step", "rank", *PARTS)
+    )
+    kernels = pl.DataFrame(
+        schema={
+            "rank": pl.Int32,
+            "signature": pl.Int64,
+            "name": pl.String,
+            "total_ns": pl.Float64,
+            "count": pl.Float64,
+            "mad_ns": pl.Float64,
+            "steps": pl.Int64,
+        }
+    )
     collectives = pl.DataFrame(schema={"collective": pl.String, "transfer_ns": pl.Float64})
     return RunFacts(
         name="run", store="", world_size=RANKS, ranks_seen=tuple(range(RANKS)), start_ns=0, step_ns=float(np.median(times)), steps_used=STEPS,
@@ -86,8 +130,12 @@ def attribution(sides: tuple[int, int], *, trials: int, step_sd: float, run_sd: 
             if found.outcome.change == "regression":
                 confirmed += 1
                 right += found.attribution.part == part and found.attribution.ranks == (() if rank is None else (rank,))
-            tables += any(item.changed for item in found.parts if item.view == "median") or any(item.changed for item in found.ranks)
-        print(f"{sides[0]} v {sides[1]}  {name:26} regression {confirmed / trials:6.1%}  right part and ranks {right / max(confirmed, 1):6.1%}  a row changed {tables / trials:6.1%}")
+            tables += any(item.changed for item in found.parts if item.view == "median") or any(
+                item.changed for item in found.ranks
+            )
+        print(
+            f"{sides[0]} v {sides[1]}  {name:26} regression {confirmed / trials:6.1%}  right part and ranks {right / max(confirmed, 1):6.1%}  a row changed {tables / trials:6.1%}"
+        )
 
 
 def main() -> None:

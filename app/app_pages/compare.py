@@ -17,9 +17,19 @@ run = state.current()
 document = frame.heading("Compare", "Is this run slower than an earlier one, and where?")
 others = compare_view.others(run)
 if not others:
-    frame.empty("Nothing to compare with", "There is only one run store here.", "`diagnose app FOLDER` with the stores of several runs")
+    frame.empty(
+        "Nothing to compare with",
+        "There is only one run store here.",
+        "`diagnose app FOLDER` with the stores of several runs",
+    )
     st.stop()
-base_id = state.pick("Earlier run (base)", others, param="base", default=compare_view.likely_base(run, others), help="The run at the left is compared with this one.")
+base_id = state.pick(
+    "Earlier run (base)",
+    others,
+    param="base",
+    default=compare_view.likely_base(run, others),
+    help="The run at the left is compared with this one.",
+)
 base = data.open_run(str(base_id))
 before = data.document(base)
 result = engines.compare(base, run)
@@ -40,7 +50,11 @@ both = compare_view.both(before, document, base.id, run.id)
 if both.is_empty():
     frame.empty("No step time", "Neither run has a split step.")
 else:
-    st.altair_chart(charts.parts_across(both, sort=both.get_column("place").unique(maintain_order=True).to_list()), alt="Parts of the median step of both runs", key=state.key("both", base.id))
+    st.altair_chart(
+        charts.parts_across(both, sort=both.get_column("place").unique(maintain_order=True).to_list()),
+        alt="Parts of the median step of both runs",
+        key=state.key("both", base.id),
+    )
 
 st.subheader("Findings", anchor=False)
 changed = compare_view.changes(before, document)
@@ -57,7 +71,21 @@ if result.report is not None:
     for number, sheet in enumerate(sheets(result.report, 60, 400)):
         if sheet.rows:
             st.subheader(sheet.title, anchor=False)
-            st.dataframe(compare_view.cells(sheet), key=state.key("sheet", number, base.id), hide_index=True, alt=sheet.title, lazy=False, width="stretch")
+            st.dataframe(
+                compare_view.cells(sheet),
+                key=state.key("sheet", number, base.id),
+                hide_index=True,
+                alt=sheet.title,
+                lazy=False,
+                width="stretch",
+            )
             if sheet.note:
                 st.caption(plain(sheet.note))
-    st.download_button("Comparison as HTML", data=lambda: engines.compare_html(base, run), file_name="comparison.html", icon=":material/download:", on_click="ignore", key=state.key("html", base.id))
+    st.download_button(
+        "Comparison as HTML",
+        data=lambda: engines.compare_html(base, run),
+        file_name="comparison.html",
+        icon=":material/download:",
+        on_click="ignore",
+        key=state.key("html", base.id),
+    )

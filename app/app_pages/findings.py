@@ -15,7 +15,9 @@ document = frame.heading("Findings", "What is wrong, what does it cost, what pro
 asked = state.in_address(state.FINDING)
 chosen = findings_view.by_fingerprint(document, asked)
 if asked and chosen is None:
-    st.warning(f"The finding {plain(asked)} is not made any more by this run and these rules.", icon=":material/link_off:")
+    st.warning(
+        f"The finding {plain(asked)} is not made any more by this run and these rules.", icon=":material/link_off:"
+    )
 if chosen is not None:
     frame.finding_card(chosen, findings_view.explained_by(document, chosen), whole=True)
     with st.container(horizontal=True):
@@ -32,11 +34,22 @@ if chosen is not None:
     st.divider()
 
 if not document.findings:
-    frame.empty("No findings", "Nothing that was checked looks wrong.", "the questions under Overview, Not checked, name what would allow more checks")
+    frame.empty(
+        "No findings",
+        "Nothing that was checked looks wrong.",
+        "the questions under Overview, Not checked, name what would allow more checks",
+    )
 else:
     with st.container(horizontal=True, vertical_alignment="bottom"):
         levels = st.pills("Severity", SEVERITIES, selection_mode="multi", default=SEVERITIES, key=state.key("levels"))
-        cause = st.selectbox("Cause", findings_view.causes(document), index=None, placeholder="all causes", key=state.key("cause"), width=260)
+        cause = st.selectbox(
+            "Cause",
+            findings_view.causes(document),
+            index=None,
+            placeholder="all causes",
+            key=state.key("cause"),
+            width=260,
+        )
         words = st.text_input("Contains", placeholder="rank, host, code, word", key=state.key("words"), width=260)
     shown = findings_view.filtered(document, levels, cause, words)
     st.caption(f"{len(shown)} of {len(document.findings)}, those that cost most first.")

@@ -22,16 +22,23 @@ if summary:
 st.subheader("Transports between hosts", anchor=False)
 between = network_view.edges(run)
 hosts = network_view.placed_hosts(run, between)
-if between.is_empty():
-    if not frame.missing(document, "transport", "nccl_debug", "nccl log", "gdr", "rdma"):
-        frame.empty(
-            "No connections known", "No communication log of this run prints connections between hosts.",
-            "set NCCL_DEBUG=INFO, NCCL_DEBUG_SUBSYS=INIT,GRAPH,NET,ENV and NCCL_DEBUG_FILE=nccl.%h.%p.log, and give the logs to `diagnose run`",
-        )  # fmt: skip
+if between.is_empty() and not frame.missing(document, "transport", "nccl_debug", "nccl log", "gdr", "rdma"):
+    frame.empty(
+        "No connections known",
+        "No communication log of this run prints connections between hosts.",
+        "set NCCL_DEBUG=INFO, NCCL_DEBUG_SUBSYS=INIT,GRAPH,NET,ENV and NCCL_DEBUG_FILE=nccl.%h.%p.log, "
+        "and give the logs to `diagnose run`",
+    )
 if len(hosts) > network_view.MOST_DRAWN and len(between):
-    st.altair_chart(charts_comm.host_matrix(between), alt="Transports from host to host as a matrix", key=state.key("matrix"))
+    st.altair_chart(
+        charts_comm.host_matrix(between), alt="Transports from host to host as a matrix", key=state.key("matrix")
+    )
 elif len(between) or network_view.knows_inside(hosts):
-    st.altair_chart(charts_comm.topology(hosts, network_view.placed_edges(between, hosts)), alt="Hosts and the transports between them", key=state.key("topology"))
+    st.altair_chart(
+        charts_comm.topology(hosts, network_view.placed_edges(between, hosts)),
+        alt="Hosts and the transports between them",
+        key=state.key("topology"),
+    )
 if len(between):
     with st.expander("Connections as a table"):
         frame.table(between, key=state.key("edges"), alt="Connections between hosts")
@@ -47,10 +54,24 @@ st.subheader("Speed of each tier", anchor=False)
 tiers = network_view.tier_rows(document)
 if tiers.is_empty():
     if not frame.missing(document, "tier", "bandwidth", "fabric"):
-        frame.empty("No network model", "Too few sizes of collectives were seen to fit latency and bandwidth.", "traces with record_shapes=True from every rank, over several message sizes")
+        frame.empty(
+            "No network model",
+            "Too few sizes of collectives were seen to fit latency and bandwidth.",
+            "traces with record_shapes=True from every rank, over several message sizes",
+        )
 else:
-    st.altair_chart(charts_comm.tiers(tiers), alt="Bus bandwidth of each tier with its interval", key=state.key("tiers"))
-    labels = {"name": "tier and collective", "busbw": "busbw (GB/s)", "low": "from (GB/s)", "high": "to (GB/s)", "alpha": "latency (µs)", "half_size_bytes": "half-speed size", "bound": "limited by"}
+    st.altair_chart(
+        charts_comm.tiers(tiers), alt="Bus bandwidth of each tier with its interval", key=state.key("tiers")
+    )
+    labels = {
+        "name": "tier and collective",
+        "busbw": "busbw (GB/s)",
+        "low": "from (GB/s)",
+        "high": "to (GB/s)",
+        "alpha": "latency (µs)",
+        "half_size_bytes": "half-speed size",
+        "bound": "limited by",
+    }
     frame.table(tiers, key=state.key("tier table"), alt="Latency and bandwidth of each tier", labels=labels)
 over = document.network.oversubscription
 if over is not None:

@@ -40,11 +40,15 @@ frame.facts(
 rows = shape.job_parts(document)
 if rows.is_empty():
     frame.empty(
-        "No step time", "No trace of this run could be split into steps, so nothing says where the time went.", "PyTorch profiler traces of at least three steps, from every rank"
+        "No step time",
+        "No trace of this run could be split into steps, so nothing says where the time went.",
+        "PyTorch profiler traces of at least three steps, from every rank",
     )
 else:
     st.subheader("Where the step's time goes", anchor=False)
-    st.altair_chart(charts.parts_across(rows), alt="Parts of the median step as one stacked bar", key=state.key("split"))
+    st.altair_chart(
+        charts.parts_across(rows), alt="Parts of the median step as one stacked bar", key=state.key("split")
+    )
     st.caption(f"Window: {plain(time.window)}. Median over ranks, then over {format_count(time.steps_used)} steps.")
     with st.container(horizontal=True):
         state.link("steps", "Step by step", icon=":material/arrow_forward:")
@@ -64,10 +68,10 @@ with left:
     st.subheader("Not checked", anchor=False)
     if not document.not_checked:
         st.caption("Every question had the data it needs.")
-    for item in document.not_checked:
-        with st.expander(plain(item.question)):
-            st.markdown(plain(item.why))
-            st.markdown(f"**Collect:** {plain(item.collect)}")
+    for open_question in document.not_checked:
+        with st.expander(plain(open_question.question)):
+            st.markdown(plain(open_question.why))
+            st.markdown(f"**Collect:** {plain(open_question.collect)}")
 with right:
     st.subheader("What was read", anchor=False)
     lost = view.missing(document)
@@ -83,5 +87,10 @@ st.subheader("Take it with you", anchor=False)
 with st.container(horizontal=True):
     for form, words in (("html", "HTML report"), ("json", "JSON report"), ("md", "Markdown")):
         st.download_button(
-            words, data=lambda form=form: data.report(run, form), file_name=f"{run.id.rsplit('/', 1)[-1]}.{form}", icon=":material/download:", on_click="ignore", key=state.key("get", form)
+            words,
+            data=lambda form=form: data.report(run, form),
+            file_name=f"{run.id.rsplit('/', 1)[-1]}.{form}",
+            icon=":material/download:",
+            on_click="ignore",
+            key=state.key("get", form),
         )

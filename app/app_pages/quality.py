@@ -38,28 +38,63 @@ frame.table(sources, key=state.key("sources"), alt="Input files with their statu
 st.subheader("Clocks", anchor=False)
 clocks = quality_view.clocks(document)
 if clocks.is_empty():
-    frame.empty("No clocks", "Nothing ties the clocks of the hosts together, so times of different hosts are not compared.", "traces of all members of some collectives")
+    frame.empty(
+        "No clocks",
+        "Nothing ties the clocks of the hosts together, so times of different hosts are not compared.",
+        "traces of all members of some collectives",
+    )
 else:
     frame.table(clocks, key=state.key("clocks"), alt="Offset, drift and residual of each host's clock")
     st.caption("No skew below the residual is reported.")
 
 if document.not_checked:
     st.subheader("Not checked", anchor=False)
-    frame.table(quality_view.not_checked(document), key=state.key("open"), alt="Questions the data could not answer, and what would")
+    frame.table(
+        quality_view.not_checked(document),
+        key=state.key("open"),
+        alt="Questions the data could not answer, and what would",
+    )
 
 st.subheader("Tables of the run store", anchor=False)
-name = state.pick("Table", export.NAMES, param="table", format_func=lambda item: f"{item} ({format_count(data.count(run, item))} rows)")
+name = state.pick(
+    "Table",
+    export.NAMES,
+    param="table",
+    format_func=lambda item: f"{item} ({format_count(data.count(run, item))} rows)",
+)
 about = export.described(name)
 st.caption(plain(f"One row: {about.grain}."))
 first = export.preview(run, name)
 if first.is_empty():
     st.caption("This table is empty for this run.")
 else:
-    st.dataframe(first, key=state.key("preview", name), hide_index=True, alt=f"First rows of {name}", height="content" if len(first) < frame.FEW_ROWS else 260, placeholder="–")
+    st.dataframe(
+        first,
+        key=state.key("preview", name),
+        hide_index=True,
+        alt=f"First rows of {name}",
+        height="content" if len(first) < frame.FEW_ROWS else 260,
+        placeholder="–",
+    )
     with st.container(horizontal=True):
         stem = f"{run.id.rsplit('/', 1)[-1]}-{name}"
-        st.download_button("Table as CSV", data=lambda: export.csv(run, name), file_name=f"{stem}.csv", mime="text/csv", icon=":material/download:", on_click="ignore", key=state.key("csv", name))
-        st.download_button("Table as Parquet", data=lambda: export.parquet(run, name), file_name=f"{stem}.parquet", icon=":material/download:", on_click="ignore", key=state.key("parquet", name))
+        st.download_button(
+            "Table as CSV",
+            data=lambda: export.csv(run, name),
+            file_name=f"{stem}.csv",
+            mime="text/csv",
+            icon=":material/download:",
+            on_click="ignore",
+            key=state.key("csv", name),
+        )
+        st.download_button(
+            "Table as Parquet",
+            data=lambda: export.parquet(run, name),
+            file_name=f"{stem}.parquet",
+            icon=":material/download:",
+            on_click="ignore",
+            key=state.key("parquet", name),
+        )
 with st.expander("Columns"):
     frame.table(quality_view.columns(about), key=state.key("columns", name), alt=f"Columns of {name}")
 st.caption(f"Report of diagnose {plain(document.tool.version)}, schema {plain(document.schema)}.")

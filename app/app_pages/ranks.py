@@ -6,6 +6,7 @@ import charts
 import data
 import frame
 import heat_view
+import panel_rank
 import polars as pl
 import shape
 import state
@@ -21,11 +22,24 @@ if listed.is_empty():
     st.stop()
 
 with st.container(horizontal=True, vertical_alignment="bottom"):
-    measure = st.segmented_control("Show", heat_view.MEASURES, default=heat_view.MEASURES[0], key=state.key("measure"), required=True)
+    measure = st.segmented_control(
+        "Show", heat_view.MEASURES, default=heat_view.MEASURES[0], key=state.key("measure"), required=True
+    )
     roles = heat_view.roles(listed)
-    role = st.selectbox("Role", roles, index=None, placeholder="all roles", key=state.key("role"), width=180, disabled=len(roles) < 2, help="Ranks with the same number do the same work.")
+    role = st.selectbox(
+        "Role",
+        roles,
+        index=None,
+        placeholder="all roles",
+        key=state.key("role"),
+        width=180,
+        disabled=len(roles) < 2,
+        help="Ranks with the same number do the same work.",
+    )
     hosts = sorted(listed.get_column("host").drop_nulls().unique().to_list())
-    host = state.pick("Host", [None, *hosts], param="host", width=320, format_func=lambda item: "all hosts" if item is None else item)
+    host = state.pick(
+        "Host", [None, *hosts], param="host", width=320, format_func=lambda item: "all hosts" if item is None else item
+    )
 cells = heat_view.cells(run, measure, role)
 shown = shape.heat(cells, host)
 if shown.rows.is_empty():
@@ -33,14 +47,30 @@ if shown.rows.is_empty():
 else:
     name = state.key("heat", measure, role, host)
     grouped = shown.note != "" and host is None
-    chart = charts.heat(shown.rows, title=heat_view.TITLES[measure], diverging=measure == heat_view.LOCAL, selectable="host" if grouped else "rank")
-    st.altair_chart(chart, alt=f"Heat map of ranks over steps: {heat_view.TITLES[measure]}", key=name, on_select=lambda: heat_view.clicked(name))
-    st.caption(plain(f"{heat_view.CAPTIONS[measure]} {shown.note} Click a cell to look at its {'host' if grouped else 'rank'}."))
+    chart = charts.heat(
+        shown.rows,
+        title=heat_view.TITLES[measure],
+        diverging=measure == heat_view.LOCAL,
+        selectable="host" if grouped else "rank",
+    )
+    st.altair_chart(
+        chart,
+        alt=f"Heat map of ranks over steps: {heat_view.TITLES[measure]}",
+        key=name,
+        on_select=lambda: heat_view.clicked(name),
+    )
+    st.caption(
+        plain(
+            f"{heat_view.CAPTIONS[measure]} {shown.note} Click a cell to look at its {'host' if grouped else 'rank'}."
+        )
+    )
 
 st.subheader("One rank beside its peers", anchor=False)
 labels = heat_view.rank_labels(listed)
 ranks = list(labels)
-rank = state.pick("Rank", ranks, param=state.RANK, default=heat_view.suspect(document, ranks), format_func=labels.__getitem__)
+rank = state.pick(
+    "Rank", ranks, param=state.RANK, default=heat_view.suspect(document, ranks), format_func=labels.__getitem__
+)
 if rank is None:
     st.stop()
 row = listed.filter(pl.col("rank") == rank)
@@ -51,36 +81,20 @@ if beside.is_empty():
 else:
     parts = shape.long_parts(beside.rename({"who": "place"}), ("place",))
     left, right = st.columns([3, 2])
-    left.altair_chart(charts.parts_across(parts, sort=beside.get_column("who").to_list(), columns=4), alt="Parts of the step: this rank and the median of its peers", key=state.key("beside", rank))
+    left.altair_chart(
+        charts.parts_across(parts, sort=beside.get_column("who").to_list(), columns=4),
+        alt="Parts of the step: this rank and the median of its peers",
+        key=state.key("beside", rank),
+    )
     with right:
-        frame.table(shape.part_table(beside), key=state.key("parts", rank), alt="Parts of the step: this rank against its peers")
+        frame.table(
+            shape.part_table(beside), key=state.key("parts", rank), alt="Parts of the step: this rank against its peers"
+        )
 
-what = st.segmented_control("Look into", ("Kernels", "Idle causes"), default="Kernels", key=state.key("look"), required=True)
+what = st.segmented_control(
+    "Look into", ("Kernels", "Idle causes"), default="Kernels", key=state.key("look"), required=True
+)
 if what == "Idle causes":
-    gaps = data.rows(run, "idle_causes", rank=rank)
-    if gaps.is_empty():
-        frame.empty("No idle gaps", "No gap above 50 µs was seen on any rank.")
-    else:
-        frame.table(gaps, key=state.key("gaps", rank), alt="Idle gaps of the rank by cause, against the median of its peers")
-        st.caption("Sums over the trace; peers: the median over the other ranks of the same role.")
-    st.stop()
-kernels = data.rows(run, "kernel_compare", rank=rank)
-if kernels.is_empty():
-    frame.empty("No kernels", "The traces hold no device activities for this rank.")
-    st.stop()
-st.caption("Time per counted step, this rank against the median of its peers, largest difference first. Click a row to see the kernel on every rank.")
-name = state.key("kernels", rank)
-signatures = kernels.get_column("signature").to_list()
-frame.table(kernels, key=name, alt="Kernels of the rank against the median of its peers", on_pick=lambda key: heat_view.row_clicked(key, signatures), hide=("signature",), height=300)
-signature = state.in_address(state.KERNEL)
-if signature in signatures:
-    over = data.rows(run, "kernel_ranks", signature=signature)
-    st.subheader("One kernel on every rank", anchor=False)
-    st.code(over.item(0, "name"), language=None, wrap_lines=True)
-    st.altair_chart(charts.kernel_over_ranks(over, rank), alt="Time per call of the kernel on every rank", key=state.key("kernel", signature, rank))
-    st.caption(f"Diamond: rank {rank}. Dashed: median over the ranks.")
-    calls = data.rows(run, "kernel_calls", rank=rank, name=over.item(0, "name"))
-    if calls.is_empty():
-        frame.empty("No single executions", "The store keeps statistics only.", "`diagnose run --keep kernels`")
-    else:
-        frame.table(calls, key=state.key("calls", signature, rank), alt="Longest executions of the kernel on the rank", height=240)
+    panel_rank.idle_causes(run, rank)
+else:
+    panel_rank.kernels(run, rank)

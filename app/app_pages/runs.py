@@ -19,7 +19,17 @@ catalog = data.runs()
 whole = st.session_state.get("all_verdicts", False)
 rows, missing = runs_view.rows(all_verdicts=whole)
 words = st.text_input("Contains", placeholder="name, verdict, device", key="runs_words", width=320).lower().split()
-shown = rows.filter(pl.all_horizontal([pl.concat_str("run", "name", "verdict", "devices", ignore_nulls=True).str.to_lowercase().str.contains(word, literal=True) for word in words] or [pl.lit(value=True)]))
+shown = rows.filter(
+    pl.all_horizontal(
+        [
+            pl.concat_str("run", "name", "verdict", "devices", ignore_nulls=True)
+            .str.to_lowercase()
+            .str.contains(word, literal=True)
+            for word in words
+        ]
+        or [pl.lit(value=True)]
+    )
+)
 st.caption(f"{format_count(len(shown))} of {format_count(len(rows))} runs.")
 name = "runs:" + ":".join(words)
 ids = shown.get_column("run").to_list()
@@ -31,11 +41,30 @@ if (shown.get_column("name").fill_null("") == shown.get_column("run")).all():
     config["name"] = None  # type: ignore[assignment]
 if shown.get_column("problem").is_null().all():
     config["problem"] = None  # type: ignore[assignment]
-st.dataframe(shown, key=name, hide_index=True, column_config=config, on_select=lambda: runs_view.row_clicked(name, ids), selection_mode="single-row", lazy=False, alt="All runs", width="stretch", placeholder="")
+st.dataframe(
+    shown,
+    key=name,
+    hide_index=True,
+    column_config=config,
+    on_select=lambda: runs_view.row_clicked(name, ids),
+    selection_mode="single-row",
+    lazy=False,
+    alt="All runs",
+    width="stretch",
+    placeholder="",
+)
 if missing:
-    st.button(f"Judge the other {format_count(missing)} runs too", key="all_verdicts_button", on_click=lambda: st.session_state.update(all_verdicts=True), icon=":material/speed:")
+    st.button(
+        f"Judge the other {format_count(missing)} runs too",
+        key="all_verdicts_button",
+        on_click=lambda: st.session_state.update(all_verdicts=True),
+        icon=":material/speed:",
+    )
 if catalog.rejected:
-    st.warning(plain(f"Not opened, because they are links that lead out of the folder: {', '.join(catalog.rejected[:5])}"), icon=":material/link_off:")
+    st.warning(
+        plain(f"Not opened, because they are links that lead out of the folder: {', '.join(catalog.rejected[:5])}"),
+        icon=":material/link_off:",
+    )
 if catalog.cut:
     st.warning(f"Only the first {format_count(len(catalog.runs))} runs are listed.", icon=":material/content_cut:")
 

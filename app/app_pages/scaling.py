@@ -35,21 +35,39 @@ if points.is_empty():
     frame.empty("No points", "None of these runs has a value to compare.")
     st.stop()
 unit = scaling_view.unit(section)
-st.altair_chart(charts_other.scaling(points, predicted, unit), alt="Measured and predicted values over the number of GPUs", key=state.key("curve", *picked))
+st.altair_chart(
+    charts_other.scaling(points, predicted, unit),
+    alt="Measured and predicted values over the number of GPUs",
+    key=state.key("curve", *picked),
+)
 st.caption("Circle: measured; cross: measured, not used; diamond with bar: predicted with its interval.")
 efficiency = scaling_view.efficiency(section)
 if len(efficiency) > 1:
     st.subheader("Efficiency", anchor=False)
-    st.altair_chart(charts_other.efficiency(efficiency), alt="Scaling efficiency over the number of GPUs", key=state.key("efficiency", *picked))
+    st.altair_chart(
+        charts_other.efficiency(efficiency),
+        alt="Scaling efficiency over the number of GPUs",
+        key=state.key("efficiency", *picked),
+    )
 left, right = st.columns(2)
 with left:
     st.subheader("Measured", anchor=False)
-    frame.table(points, key=state.key("points", *picked), alt="Measured sizes", labels={"gpus": "GPUs", "value": unit, "kind": "use"})
+    frame.table(
+        points,
+        key=state.key("points", *picked),
+        alt="Measured sizes",
+        labels={"gpus": "GPUs", "value": unit, "kind": "use"},
+    )
 with right:
     st.subheader("Predicted", anchor=False)
     if predicted.is_empty():
         st.caption("Too few comparable sizes for a prediction.")
     else:
-        frame.table(predicted.drop("kind"), key=state.key("predicted", *picked), alt="Predicted sizes", labels={"gpus": "GPUs", "value": unit, "low": "from", "high": "to"})
+        frame.table(
+            predicted.drop("kind"),
+            key=state.key("predicted", *picked),
+            alt="Predicted sizes",
+            labels={"gpus": "GPUs", "value": unit, "low": "from", "high": "to"},
+        )
 for line in section.get("notes") or ():
     st.caption(plain(line))

@@ -16,29 +16,52 @@ document = frame.heading("Steps", "Which steps are slow, and what are they made 
 labels = data.rows(run, "labelled_steps")
 if labels.is_empty():
     if not frame.missing(document, "step", "trace"):
-        frame.empty("No steps", "No trace of this run shows steps.", "traces with a profiler schedule (ProfilerStep#) of at least three steps")
+        frame.empty(
+            "No steps",
+            "No trace of this run shows steps.",
+            "traces with a profiler schedule (ProfilerStep#) of at least three steps",
+        )
 else:
     ranks = data.rows(run, "rank_list").get_column("rank").to_list()
-    rank = state.pick("Rank", [None, *ranks], param=state.RANK, format_func=lambda item: "all ranks (median)" if item is None else f"rank {item}")
+    rank = state.pick(
+        "Rank",
+        [None, *ranks],
+        param=state.RANK,
+        format_func=lambda item: "all ranks (median)" if item is None else f"rank {item}",
+    )
     steps = shape.step_names(data.rows(run, "parts_by_step", rank=rank, most=shape.MAX_BARS))
     long = shape.long_parts(steps, ("place", "counted", "labels"))
     if long.is_empty():
-        frame.empty("No split", "The steps are known, but not where their time went: the traces hold no device records for them.")
+        frame.empty(
+            "No split",
+            "The steps are known, but not where their time went: the traces hold no device records for them.",
+        )
     else:
         chart = charts.parts_along(long, title="step", places=steps.get_column("place").to_list(), off=True)
         st.altair_chart(chart, alt="Parts of each step as stacked bars", key=state.key("steps", rank))
-        st.caption("Faded bars are not counted; the word above says why. A bar that leaves the chart is cut, its length stands in the tooltip.")
+        st.caption(
+            "Faded bars are not counted; the word above says why. A bar that leaves the chart is cut, its length stands in the tooltip."
+        )
 
     st.subheader("One step, rank by rank", anchor=False)
     numbers = labels.get_column("step").to_list()
-    step = state.pick("Step", [None, *numbers], param=state.STEP, format_func=lambda item: "median over the counted steps" if item is None else f"step {item}")
+    step = state.pick(
+        "Step",
+        [None, *numbers],
+        param=state.STEP,
+        format_func=lambda item: "median over the counted steps" if item is None else f"step {item}",
+    )
     shown = shape.by_rank_or_host(data.rows(run, "parts_by_rank", step=step))
     parts = shape.long_parts(shown.rows, ("place",))
     if parts.is_empty():
         frame.empty("No split", "Nothing is known about the parts of this step.")
     else:
         places = shown.rows.get_column("place").to_list()
-        chart = charts.parts_across(parts, sort=places) if len(places) <= charts.MOST_LABELLED else charts.parts_along(parts, title="rank or host", places=places)
+        chart = (
+            charts.parts_across(parts, sort=places)
+            if len(places) <= charts.MOST_LABELLED
+            else charts.parts_along(parts, title="rank or host", places=places)
+        )
         st.altair_chart(chart, alt="Parts of the step on each rank as stacked bars", key=state.key("ranks", step))
         st.caption(plain(shown.note) if shown.note else "One bar a rank.")
 
@@ -48,12 +71,26 @@ else:
 st.subheader("Trend from the training log", anchor=False)
 trend = data.rows(run, "training_trend", most=1500)
 if trend.is_empty():
-    frame.empty("No training log", "No file of this run was a training log with step numbers.", "the log that prints step, loss and throughput, given to `diagnose run` beside the traces")
+    frame.empty(
+        "No training log",
+        "No file of this run was a training log with step numbers.",
+        "the log that prints step, loss and throughput, given to `diagnose run` beside the traces",
+    )
 else:
     if trend.get_column("step_time_ns").null_count() < len(trend):
-        st.altair_chart(charts.trend(trend, "step_time_ns", "step time (ms)", factor=1e-6), alt="Logged step time over the steps", key=state.key("logged time"))
+        st.altair_chart(
+            charts.trend(trend, "step_time_ns", "step time (ms)", factor=1e-6),
+            alt="Logged step time over the steps",
+            key=state.key("logged time"),
+        )
     if trend.get_column("throughput").null_count() < len(trend):
         unit = trend.filter(pl.col("throughput").is_not_null()).item(0, "throughput_unit")
-        st.altair_chart(charts.trend(trend, "throughput", f"throughput ({unit})"), alt="Logged throughput over the steps", key=state.key("throughput"))
+        st.altair_chart(
+            charts.trend(trend, "throughput", f"throughput ({unit})"),
+            alt="Logged throughput over the steps",
+            key=state.key("throughput"),
+        )
     if trend.get_column("loss").null_count() < len(trend):
-        st.altair_chart(charts.trend(trend, "loss", "loss (as logged)"), alt="Logged loss over the steps", key=state.key("loss"))
+        st.altair_chart(
+            charts.trend(trend, "loss", "loss (as logged)"), alt="Logged loss over the steps", key=state.key("loss")
+        )

@@ -1,3 +1,3 @@
 -- The longest single executions of one kernel name on one rank.
 SELECT step, start_ns - min(start_ns) OVER () AS after_first_ns, dur_ns, stream, device
-FROM kernel WHERE rank = $rank AND name = $name ORDER BY dur_ns DESC LIMIT 100
+FROM kernel WHERE rank = $rank AND name = $kernel ORDER BY dur_ns DESC LIMIT 100

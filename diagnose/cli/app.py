@@ -38,7 +38,14 @@ ROOT_VARIABLE, CONFIG_VARIABLE = "DIAGNOSE_APP_ROOT", "DIAGNOSE_APP_CONFIG"
     type=click.Path(path_type=Path, dir_okay=False),
     help="Configuration (default: nearest diagnose.yaml).",
 )
-def app(store: Path, port: int, host: str, allow_network: bool, open_browser: bool, config_path: Path | None) -> None:
+def app(
+    store: Path,
+    port: int,
+    host: str,
+    allow_network: bool,
+    open_browser: bool,
+    config_path: Path | None,
+) -> None:
     """Open the dashboard of STORE: one run store, or a folder of them (default: this folder).
 
     It listens on this machine only, sends nothing anywhere, and never writes to a store.

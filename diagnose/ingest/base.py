@@ -11,9 +11,10 @@ from diagnose.model import Issue, SourceStatus
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from diagnose.ingest.streams import ByteStream
 
     import polars as pl
+
+    from diagnose.ingest.streams import ByteStream
 
 
 class ReadOptions(msgspec.Struct, frozen=True, kw_only=True):

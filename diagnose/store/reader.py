@@ -63,7 +63,11 @@ class Store:
         cursor = self._connection.cursor()
         try:
             cursor.execute("USE run").fetchall()
-            return cursor.sql(sql, params=parameters).pl() if parameters else cursor.sql(sql).pl()
+            rows = cursor.sql(sql, params=parameters) if parameters else cursor.sql(sql)
+            if rows is None:
+                raise StoreError(f"{self.path}: the statement gives no rows: {sql[:80]!r}")
+            frame: pl.DataFrame = rows.pl()
+            return frame
         except duckdb.Error as error:
             raise StoreError(f"{self.path}: {str(error).splitlines()[0]}") from error
         finally:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import glob
 import os
+import secrets
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -14,13 +17,15 @@ from diagnose.errors import StoreError
 from diagnose.store.schema import TABLES, create_statements, table
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from types import TracebackType
 
     import polars as pl
 
 MEMORY_LIMIT_BYTES = 2_000_000_000
 """Enough for the merge to stay in memory up to some ten million activities; above, DuckDB spills beside the store."""
+
+_LEFTOVER_S = 86_400
 
 
 class StoreWriter:
@@ -32,21 +37,27 @@ class StoreWriter:
 
     def __init__(self, path: Path, *, force: bool = False) -> None:
         self.path = path
+        self._force = force
         if path.exists() and not force:
-            raise StoreError(f"{path} exists already; choose another name with -o, or overwrite it with --force")
-        self.temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+            raise StoreError(_taken(path))
+        self.temporary = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self.temporary.unlink(missing_ok=True)
+            _remove_leftovers(path)
             self._connection = duckdb.connect(str(self.temporary))
         except (OSError, duckdb.Error) as error:
+            self._remove_temporary()
             raise StoreError(_explain(path, error)) from error
-        self._execute("SET preserve_insertion_order = false")
-        self._execute(f"SET memory_limit = '{MEMORY_LIMIT_BYTES}B'")
-        self._execute("SET autoinstall_known_extensions = false")
-        self._execute("BEGIN")
-        for statement in create_statements("main"):
-            self._execute(statement)
+        try:
+            self._execute("SET preserve_insertion_order = false")
+            self._execute(f"SET memory_limit = '{MEMORY_LIMIT_BYTES}B'")
+            self._execute("SET autoinstall_known_extensions = false")
+            self._execute("BEGIN")
+            for statement in create_statements("main"):
+                self._execute(statement)
+        except StoreError:
+            self.discard()
+            raise
 
     def __enter__(self) -> Self:
         return self
@@ -61,11 +72,8 @@ class StoreWriter:
         if frame.is_empty():
             return
         self._check_columns(name, frame.columns)
-        self._connection.register("frame", frame)
-        try:
+        with self._registered("frame", frame):
             self._execute(f'INSERT INTO main."{name}" BY NAME SELECT * FROM frame')
-        finally:
-            self._connection.unregister("frame")
 
     def insert_parquet(self, name: str, paths: Sequence[Path]) -> None:
         """Append Parquet shards with the columns of the table."""
@@ -83,25 +91,21 @@ class StoreWriter:
         owners = pl.DataFrame(
             {"file": list(files), "rank": list(files.values())}, schema={"file": pl.String, "rank": pl.Int32}
         )
-        self._connection.register("owners", owners)
-        try:
+        with self._registered("owners", owners):
             self._execute(
                 f'INSERT INTO main."{name}" BY NAME SELECT owners.rank, shards.* EXCLUDE (filename) '
-                "FROM read_parquet($files, filename = true, union_by_name = true) AS shards JOIN owners ON shards.filename = owners.file",
+                "FROM read_parquet($files, filename = true, union_by_name = true) AS shards "
+                "JOIN owners ON shards.filename = owners.file",
                 {"files": list(files)},
             )
-        finally:
-            self._connection.unregister("owners")
 
     def update_hosts(self, name: str, found: pl.DataFrame) -> None:
         """Set the host of rows that have none from (source, found)."""
-        self._connection.register("found_hosts", found)
-        try:
+        with self._registered("found_hosts", found):
             self._execute(
-                f'UPDATE main."{name}" AS t SET host = f.found FROM found_hosts AS f WHERE t.host IS NULL AND t.source = f.source'
+                f'UPDATE main."{name}" AS t SET host = f.found FROM found_hosts AS f '
+                "WHERE t.host IS NULL AND t.source = f.source"
             )
-        finally:
-            self._connection.unregister("found_hosts")
 
     def replace(self, name: str, frame: pl.DataFrame) -> None:
         """Put a frame in the place of a table's rows."""
@@ -111,9 +115,11 @@ class StoreWriter:
     def query(self, sql: str, parameters: dict[str, object] | None = None) -> pl.DataFrame:
         """Read back what was written so far."""
         try:
-            return self._connection.sql(sql, params=parameters).pl() if parameters else self._connection.sql(sql).pl()
+            rows = self._connection.sql(sql, params=parameters) if parameters else self._connection.sql(sql)
+            frame: pl.DataFrame = rows.pl()
         except duckdb.Error as error:
             raise StoreError(_explain(self.path, error)) from error
+        return frame
 
     def execute(self, sql: str, parameters: dict[str, object] | None = None) -> None:
         """Run a statement that returns nothing."""
@@ -132,7 +138,7 @@ class StoreWriter:
                 raise StoreError(f"the new store lacks the tables {sorted(missing)}; {self.path} was not written")
             with self.temporary.open("rb") as handle:
                 os.fsync(handle.fileno())
-            self.temporary.replace(self.path)
+            self._move_into_place()
             with contextlib.suppress(OSError):
                 folder = os.open(self.path.parent, os.O_RDONLY)
                 os.fsync(folder)
@@ -145,8 +151,36 @@ class StoreWriter:
         """Remove what was not published."""
         with contextlib.suppress(duckdb.Error):
             self._connection.close()
-        for suffix in ("", ".wal"):
-            Path(f"{self.temporary}{suffix}").unlink(missing_ok=True)
+        self._remove_temporary()
+
+    def _remove_temporary(self) -> None:
+        with contextlib.suppress(OSError):
+            for suffix in ("", ".wal"):
+                Path(f"{self.temporary}{suffix}").unlink(missing_ok=True)
+
+    def _move_into_place(self) -> None:
+        """Without ``force`` a store that appeared meanwhile stays: of two runs at once the first wins."""
+        if not self._force:
+            try:
+                self.path.hardlink_to(self.temporary)
+            except FileExistsError as error:
+                raise StoreError(_taken(self.path)) from error
+            except OSError:  # a file system without hard links: the name was free when the run began
+                self.temporary.replace(self.path)
+                return
+            self.temporary.unlink()
+            return
+        self.temporary.replace(self.path)
+
+    @contextlib.contextmanager
+    def _registered(self, name: str, frame: pl.DataFrame) -> Iterator[None]:
+        """A frame that statements inside can name. After an error the transaction is gone, and so is the name."""
+        self._connection.register(name, frame)
+        try:
+            yield
+        finally:
+            with contextlib.suppress(duckdb.Error):
+                self._connection.unregister(name)
 
     def _check_columns(self, name: str, names: Sequence[str]) -> None:
         if unknown := set(names) - set(table(name).column_names):
@@ -158,6 +192,18 @@ class StoreWriter:
             result.fetchall()
         except duckdb.Error as error:
             raise StoreError(_explain(self.path, error)) from error
+
+
+def _taken(path: Path) -> str:
+    return f"{path} exists already; choose another name with -o, or overwrite it with --force"
+
+
+def _remove_leftovers(path: Path) -> None:
+    """Unpublished files of runs that were killed a day ago or earlier."""
+    for left in path.parent.glob(f".{glob.escape(path.name)}.*.tmp*"):
+        with contextlib.suppress(OSError):
+            if left.is_file() and time.time() - left.stat().st_mtime > _LEFTOVER_S:
+                left.unlink()
 
 
 def _explain(path: Path, error: Exception) -> str:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from diagnose.errors import DiagnoseError
 from diagnose.watch.places import Places, write_whole
 
 if TYPE_CHECKING:
@@ -26,10 +25,6 @@ class Attempts(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     begun: int = 0
     errors: tuple[str, ...] = ()
-
-
-class TriedTooOften(DiagnoseError):
-    """The run is set aside."""
 
 
 def begin(places: Places, run: RunFolder, key: str) -> Attempts:

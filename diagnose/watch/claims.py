@@ -100,7 +100,7 @@ def _alive(path: Path, lease_s: float) -> bool:
         holder = {}
     me = _me()
     if holder.get("place") == me["place"]:
-        return _started(int(holder["pid"])) == holder["started"]
+        return bool(_started(int(holder["pid"])) == holder["started"])
     return age <= lease_s
 
 

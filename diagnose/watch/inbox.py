@@ -21,7 +21,9 @@ QUIET_S = 10.0
 _IGNORED_SUFFIXES = (".tmp", ".part", ".duckdb", ".lock", ".filepart", ".crdownload")
 _WORLD = re.compile(rb'"world_size"\s*:\s*(\d+)')
 _RANK = re.compile(rb'"rank"\s*:\s*(\d+)')
-_TAIL = re.compile(r"(?:[._-]?(?:\d{4}-\d\d-\d\d[T_-]?[\d:.-]*|[0-9a-f]{8,}|\d+))+$", re.IGNORECASE)
+_ENDING = r"(?:\d{4}-\d\d-\d\d[T_-]?[\d:.-]*|[0-9a-f]{8,}|\d+)"
+_TAIL = re.compile(rf"(?:[._-]{_ENDING})+$|^{_ENDING}$", re.IGNORECASE)
+_NUMBER = re.compile(r"\d+$")
 
 
 class File(NamedTuple):
@@ -130,7 +132,8 @@ def _job(relative: Path, inbox: Path, pattern: re.Pattern[str] | None, depth: in
         return relative.parent.as_posix()
     name = relative.name or inbox.resolve().name
     name = name.split(".")[0] if "." in name and not (inbox / relative).is_dir() else name
-    return _TAIL.sub("", name).rstrip("._-") or inbox.resolve().name
+    job = _TAIL.sub("", name)
+    return (_NUMBER.sub("", name) if job == name else job).rstrip("._-") or inbox.resolve().name
 
 
 def why_ready(run: RunFolder, *, ready_file: str | None, settle_s: float, now_ns: int) -> str | None:

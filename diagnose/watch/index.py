@@ -43,7 +43,7 @@ def up_to_date(places: Places, records: Records) -> bool:
     """Whether the written history holds every run that is there and knows which folders are kept."""
     import polars as pl
 
-    if not places.index.is_file():
+    if not places.page.is_file():
         return False
     try:
         written = pl.read_parquet(places.history, columns=["key", "kept"])
@@ -52,7 +52,7 @@ def up_to_date(places: Places, records: Records) -> bool:
     wanted = [(record.key, (places.out / record.folder).is_dir()) for record in records.all()]
     return list(
         written.iter_rows()
-    ) == wanted and f'data-failed="{len(list(places.failed.glob("*.json")))}"' in places.index.read_text(
+    ) == wanted and f'data-failed="{len(list(places.failed.glob("*.json")))}"' in places.page.read_text(
         encoding="utf-8"
     )
 
@@ -60,7 +60,7 @@ def up_to_date(places: Places, records: Records) -> bool:
 def write_index(records: Sequence[Record], places: Places) -> None:
     """History first: the page never shows a run that the table lacks."""
     write_history(records, places)
-    write_whole(places.index, page(records, places).encode())
+    write_whole(places.page, page(records, places).encode())
 
 
 def page(records: Sequence[Record], places: Places) -> str:

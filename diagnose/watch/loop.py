@@ -87,9 +87,7 @@ class Watcher:
                 self._deliver()
         unsent = () if self._stop.asked else self._deliver()
         self._tidy()
-        return Look(
-            tuple(published), *(tuple(found[key]) for key in ("failed", "set_aside", "waiting", "busy")), unsent
-        )
+        return Look(tuple(published), unsent=unsent, **{kind: tuple(names) for kind, names in found.items()})
 
     def watch(self) -> None:
         """Look until a signal asks to stop."""
@@ -101,7 +99,7 @@ class Watcher:
 
     def rehearse(self) -> list[Record]:
         """A dry run: what would be analysed and said now. Nothing is written to the output folder."""
-        shown = []
+        shown: list[Record] = []
         known = self._records.all()
         with tempfile.TemporaryDirectory(prefix="diagnose-") as folder:
             scratch = Places(Path(folder))

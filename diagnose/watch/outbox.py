@@ -11,8 +11,8 @@ from diagnose.watch.claims import acquire
 from diagnose.watch.places import Places, write_whole
 
 if TYPE_CHECKING:
-    from pathlib import Path
     from collections.abc import Callable, Iterable, Sequence
+    from pathlib import Path
 
     from diagnose.watch.record import Alert, Record
     from diagnose.watch.services import Service
@@ -34,7 +34,8 @@ def deliver(
     stopped: Callable[[], bool] = lambda: False,
 ) -> Delivery:
     """Send what is recorded and not marked as sent. What fails stays and is tried again at the next look."""
-    sent, unsent = 0, []
+    sent = 0
+    unsent: list[str] = []
     for record in records:
         if record.alert is None or not record.alert.wanted:
             continue

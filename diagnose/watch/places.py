@@ -6,8 +6,10 @@ import contextlib
 import os
 import re
 import time
-from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 SLUG_LENGTH = 80
@@ -65,7 +67,7 @@ class Places(NamedTuple):
         return self.out / "history.parquet"
 
     @property
-    def index(self) -> Path:
+    def page(self) -> Path:
         """The page that lists them."""
         return self.out / "index.html"
 

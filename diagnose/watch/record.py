@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -13,6 +12,7 @@ from diagnose.watch.places import Places, write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from pathlib import Path
 
 FILE = "record.json"
 
@@ -121,12 +121,16 @@ def current(records: Iterable[Record]) -> list[Record]:
     return sorted(latest.values(), key=lambda record: (record.job, record.order_ns, record.name))
 
 
-_SCHEMA = {
+PARTS = (
+    "compute_ns", "exposed_wait_ns", "exposed_transfer_ns", "exposed_comm_ns", "exposed_memcpy_ns", "idle_input_ns", "idle_host_ns", "idle_sync_ns",
+    "idle_bubble_ns", "idle_other_ns", "blocking_comm_ns",
+)  # fmt: skip
+_SCHEMA: dict[str, type[pl.DataType] | pl.DataType] = {
     "job": pl.String, "name": pl.String, "key": pl.String, "current": pl.Boolean, "start_ns": pl.Int64, "analysed_ns": pl.Int64,
     "world_size": pl.Int32, "step_ns": pl.Float64, "step_error_ratio": pl.Float64, "steps_used": pl.Int64, "bottleneck": pl.String,
     "network_bound": pl.Boolean, "verdict": pl.String, "change": pl.String, "change_ratio": pl.Float64, "changed_part": pl.String,
     "level_start": pl.Boolean, "critical": pl.Int64, "warning": pl.Int64, "findings": pl.List(pl.String), "store": pl.String, "kept": pl.Boolean,
-    "input": pl.String, "tool_version": pl.String,
+    "input": pl.String, "tool_version": pl.String, **dict.fromkeys(PARTS, pl.Float64),
 }  # fmt: skip
 
 
@@ -145,13 +149,7 @@ def history(records: Sequence[Record], places: Places) -> pl.DataFrame:
         }
         for r in records
     ]  # fmt: skip
-    return pl.DataFrame(rows, schema=_SCHEMA | dict.fromkeys(PARTS, pl.Float64))
-
-
-PARTS = (
-    "compute_ns", "exposed_wait_ns", "exposed_transfer_ns", "exposed_comm_ns", "exposed_memcpy_ns", "idle_input_ns", "idle_host_ns", "idle_sync_ns",
-    "idle_bubble_ns", "idle_other_ns", "blocking_comm_ns",
-)  # fmt: skip
+    return pl.DataFrame(rows, schema=_SCHEMA)
 
 
 def write_history(records: Sequence[Record], places: Places) -> None:

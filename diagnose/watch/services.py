@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from diagnose.errors import ConfigError, UsageError
 
 if TYPE_CHECKING:
-    from types import ModuleType
     from collections.abc import Mapping, Sequence
     from pathlib import Path
+    from types import ModuleType
 
     from diagnose.watch.record import Alert
 

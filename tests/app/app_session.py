@@ -18,6 +18,15 @@ def frames(session: AppTest) -> list[pl.DataFrame]:
 def texts(session: AppTest) -> str:
     """All words of a page, without the escapes of Markdown."""
     main = session.main
-    found = [*main.markdown, *main.caption, *main.title, *main.subheader, *main.info, *main.warning, *main.error, *main.success]
+    found = [
+        *main.markdown,
+        *main.caption,
+        *main.title,
+        *main.subheader,
+        *main.info,
+        *main.warning,
+        *main.error,
+        *main.success,
+    ]
     titles = [item.proto.title for item in (*main.info, *main.warning, *main.error) if item.proto.title]
     return "\n".join([*(item.value for item in found), *titles]).replace("\\", "")

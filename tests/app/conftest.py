@@ -58,7 +58,12 @@ def open_app(stores, monkeypatch):
 def _build(folder: Path) -> None:
     from synthetic_store import add_logs, add_metrics, write_empty, write_store
 
-    for name, sample in (("healthy", "healthy"), ("straggler", "slow_node"), ("slow_nic", "slow_nic"), ("cpu_only", "gloo_slow_rank")):
+    for name, sample in (
+        ("healthy", "healthy"),
+        ("straggler", "slow_node"),
+        ("slow_nic", "slow_nic"),
+        ("cpu_only", "gloo_slow_rank"),
+    ):
         _run(folder, name, *sorted((SAMPLES / sample).rglob("*rank*_trace*")))
     one = next(path for path in sorted((SAMPLES / "healthy" / "traces").glob("*rank0*")))
     _run(folder, "one_rank", one)
@@ -73,11 +78,20 @@ def _build(folder: Path) -> None:
     _run(folder, "damaged", broken)
     write_empty(folder / "nothing.duckdb", name="nothing")
     write_empty(folder / "logs_only.duckdb", name="logs only", extra=add_logs)
-    write_store(folder / "whole_job.duckdb", ranks=16, steps=6, slow_rank=5, name="whole job", extra=lambda writer: (add_logs(writer), add_metrics(writer)))
+    write_store(
+        folder / "whole_job.duckdb",
+        ranks=16,
+        steps=6,
+        slow_rank=5,
+        name="whole job",
+        extra=lambda writer: (add_logs(writer), add_metrics(writer)),
+    )
 
 
 def _run(folder: Path, name: str, *paths: Path) -> None:
     from diagnose.config import Config
     from diagnose.pipeline.build import RunOptions, build_run
 
-    build_run([str(path) for path in paths], folder / f"{name}.duckdb", Config(), RunOptions(name=name, jobs=1, force=True))
+    build_run(
+        [str(path) for path in paths], folder / f"{name}.duckdb", Config(), RunOptions(name=name, jobs=1, force=True)
+    )

@@ -18,9 +18,14 @@ MS = 1_000_000
 START_NS = 1_773_306_022_000_000_000
 STEP_NS = 400 * MS
 RANKS_PER_HOST = 8
-KERNELS = tuple(
-    f"void cutlass::Kernel2<cutlass_80_tensorop_bf16_s16816gemm_relu_bf16_256x128_32x3_tn_align{number}>(Params)" for number in range(24)
-) + ("ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)", "Memcpy HtoD (Pinned -> Device)")
+KERNELS = (
+    *(
+        f"void cutlass::Kernel2<cutlass_80_tensorop_bf16_s16816gemm_relu_bf16_256x128_32x3_tn_align{number}>(Params)"
+        for number in range(24)
+    ),
+    "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
+    "Memcpy HtoD (Pinned -> Device)",
+)
 COLLECTIVES_PER_STEP = 12
 
 
@@ -67,7 +72,18 @@ def write_store(
 def write_empty(path: Path, *, name: str, extra: Callable[[StoreWriter], object] = lambda _: None) -> Path:
     """A run of which nothing is known but what ``extra`` adds."""
     with StoreWriter(path, force=True) as writer:
-        writer.insert("run", pl.DataFrame({"name": [name], "tool_version": ["test"], "schema_version": [SCHEMA_VERSION], "step_source": ["none"], "config": ["{}"]}))
+        writer.insert(
+            "run",
+            pl.DataFrame(
+                {
+                    "name": [name],
+                    "tool_version": ["test"],
+                    "schema_version": [SCHEMA_VERSION],
+                    "step_source": ["none"],
+                    "config": ["{}"],
+                }
+            ),
+        )
         extra(writer)
         return writer.publish()
 
@@ -80,7 +96,20 @@ def add_logs(writer: StoreWriter, *, hosts: int = 2, per_host: int = 8) -> None:
         "path": [path for path, *_ in place], "kind": "nccl-log", "bytes": 9_000, "host": [host for _, host, *_ in place], "rows": 40, "status": "ok",
     }))  # fmt: skip
     common = {"path": [row[0] for row in place], "host": [row[1] for row in place], "pid": [row[2] for row in place]}
-    writer.insert("comm_process", pl.DataFrame({**common, "rank": list(ranks), "library": "nccl", "version": "2.27.3", "network": "IB", "lines": 40, "first_line": 1}))
+    writer.insert(
+        "comm_process",
+        pl.DataFrame(
+            {
+                **common,
+                "rank": list(ranks),
+                "library": "nccl",
+                "version": "2.27.3",
+                "network": "IB",
+                "lines": 40,
+                "first_line": 1,
+            }
+        ),
+    )
     writer.insert("communicator", pl.DataFrame({
         **common, "line": 10, "comm": "0x1", "comm_id": "0xc0ffee", "comm_rank": list(ranks), "nranks": len(place), "nnodes": hosts, "local_ranks": per_host,
         "cuda_device": [rank % per_host for rank in ranks], "state": "complete", "coll_channels": 2,
@@ -96,8 +125,25 @@ def add_logs(writer: StoreWriter, *, hosts: int = 2, per_host: int = 8) -> None:
             "network": "IB" if outside else None, "nic": 0 if outside else None, "gdr": (not last) if outside else None, "lines": 1,
         })  # fmt: skip
     writer.insert("channel", pl.DataFrame(links, infer_schema_length=None))
-    writer.insert("comm_net", pl.DataFrame({**common, "line": 5, "kind": "ib", "device_index": 0, "name": "mlx5_0", "port": 1, "link_layer": "IB", "bytes_per_s": 50e9, "gdr_capable": True}))
-    writer.insert("comm_env", pl.DataFrame({**common, "line": 3, "name": "NCCL_DEBUG", "value": "INFO", "origin": "environment"}))
+    writer.insert(
+        "comm_net",
+        pl.DataFrame(
+            {
+                **common,
+                "line": 5,
+                "kind": "ib",
+                "device_index": 0,
+                "name": "mlx5_0",
+                "port": 1,
+                "link_layer": "IB",
+                "bytes_per_s": 50e9,
+                "gdr_capable": True,
+            }
+        ),
+    )
+    writer.insert(
+        "comm_env", pl.DataFrame({**common, "line": 3, "name": "NCCL_DEBUG", "value": "INFO", "origin": "environment"})
+    )
     writer.insert("comm_event", pl.DataFrame({
         "path": ["logs/nccl.3.log"], "line": [90], "last_line": [90], "host": [_host(3)], "pid": [1003], "code": ["ib_completion"], "role": ["cause"], "level": ["WARN"],
         "message": ["NET/IB: Got completion from peer 10.0.0.7 with status=12 *not* `healthy` <b>"], "count": [4],
@@ -111,9 +157,34 @@ def add_metrics(writer: StoreWriter, *, hosts: int = 2) -> None:
         for second in range(30):
             t_ns = START_NS + (second - 5) * 1_000_000_000 // 5
             low = 200e6 if host == _host(0) else 0.0
-            rows.append({"metric": "gpu_sm_clock_hz", "unit": "Hz", "kind": "gauge", "host": host, "entity": "gpu:0", "t_ns": t_ns, "value": 1.98e9 - low})
-            rows.append({"metric": "nic_rx_bytes", "unit": "bytes", "kind": "counter", "host": host, "entity": "nic:mlx5_0/1", "t_ns": t_ns, "value": 1e9 * second})
-    writer.insert("metric_sample", pl.DataFrame(rows).with_columns(quality=pl.lit("ok"), source=pl.lit("metrics.prom"), format=pl.lit("prometheus-text")))
+            rows.append(
+                {
+                    "metric": "gpu_sm_clock_hz",
+                    "unit": "Hz",
+                    "kind": "gauge",
+                    "host": host,
+                    "entity": "gpu:0",
+                    "t_ns": t_ns,
+                    "value": 1.98e9 - low,
+                }
+            )
+            rows.append(
+                {
+                    "metric": "nic_rx_bytes",
+                    "unit": "bytes",
+                    "kind": "counter",
+                    "host": host,
+                    "entity": "nic:mlx5_0/1",
+                    "t_ns": t_ns,
+                    "value": 1e9 * second,
+                }
+            )
+    writer.insert(
+        "metric_sample",
+        pl.DataFrame(rows).with_columns(
+            quality=pl.lit("ok"), source=pl.lit("metrics.prom"), format=pl.lit("prometheus-text")
+        ),
+    )
     writer.insert("node_event", pl.DataFrame({
         "host": [_host(0)], "t_ns": [START_NS + MS], "kind": ["xid"], "device": ["gpu:0"], "code": [79], "text": ["NVRM: Xid 79, GPU has fallen off the bus"], "source": ["dmesg:12"],
     }))  # fmt: skip
@@ -122,6 +193,7 @@ def add_metrics(writer: StoreWriter, *, hosts: int = 2) -> None:
         "step": list(range(steps)), "step_time_ns": [STEP_NS] * steps, "loss": [4.0 - number / 100 for number in range(steps)], "throughput": [1200.0] * steps,
         "throughput_unit": "tokens/s", "restart": 0, "source": "train.log", "rank": 0,
     }))  # fmt: skip
+
 
 def _run(name: str, ranks: int, steps: int) -> pl.DataFrame:
     return pl.DataFrame({

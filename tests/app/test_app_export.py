@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from typing import TYPE_CHECKING
 
 import catalog
 import data
@@ -14,7 +15,9 @@ import pytest
 from text import in_units, label, plain
 
 from diagnose.store.schema import TABLES
-from diagnose.store.writer import StoreWriter
+
+if TYPE_CHECKING:
+    from diagnose.store.writer import StoreWriter
 
 
 @pytest.fixture
@@ -54,7 +57,13 @@ def test_no_spreadsheet_runs_a_cell(tmp_path, monkeypatch):
 
 
 def test_the_window_holds_all_members_on_one_clock(slow_nic):
-    collective = data.store(slow_nic).query("SELECT instance, transfer_ns, members FROM collective WHERE members = seen AND members > 8 ORDER BY instance LIMIT 1").row(0, named=True)
+    collective = (
+        data.store(slow_nic)
+        .query(
+            "SELECT instance, transfer_ns, members FROM collective WHERE members = seen AND members > 8 ORDER BY instance LIMIT 1"
+        )
+        .row(0, named=True)
+    )
     trace = json.loads(perfetto.window(slow_nic, collective["instance"]))
     slices = [event for event in trace["traceEvents"] if event["ph"] == "X"]
     chosen = [event for event in slices if event["name"].endswith("(chosen)")]
@@ -64,7 +73,14 @@ def test_the_window_holds_all_members_on_one_clock(slow_nic):
     assert max(ends) - min(ends) < (residual * 6 + 50_000) / 1000
     # The kernel of each member lies where its collective lies: both are on the aligned clock.
     for event in chosen:
-        kernels = [item for item in slices if item["pid"] == event["pid"] and item["cat"] == "comm" and abs(item["ts"] - event["ts"]) < 1 and abs(item["dur"] - event["dur"]) < 1]
+        kernels = [
+            item
+            for item in slices
+            if item["pid"] == event["pid"]
+            and item["cat"] == "comm"
+            and abs(item["ts"] - event["ts"]) < 1
+            and abs(item["dur"] - event["dur"]) < 1
+        ]
         assert kernels, event["pid"]
     names = {event["args"]["name"] for event in trace["traceEvents"] if event["name"] == "process_name"}
     assert "rank 0 on gpu-r01n01" in names
@@ -88,7 +104,20 @@ def test_an_instance_without_members_is_an_empty_trace(slow_nic):
     assert json.loads(perfetto.window(slow_nic, 10**9))["traceEvents"] == []
 
 
-@pytest.mark.parametrize("text", ["**bold** [x](http://x)", "<img src=x>", ":material/error: :red[x] :smile:", "$x^2$", "# head", "a_b_c", "`code`", "1. item", "www.x.org"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "**bold** [x](http://x)",
+        "<img src=x>",
+        ":material/error: :red[x] :smile:",
+        "$x^2$",
+        "# head",
+        "a_b_c",
+        "`code`",
+        "1. item",
+        "www.x.org",
+    ],
+)
 def test_markup_in_a_name_stays_text(text):
     safe = plain(text)
     assert safe.replace("\\", "").replace("\u2060", "") == text
@@ -98,6 +127,10 @@ def test_markup_in_a_name_stays_text(text):
 
 
 def test_labels_carry_units_and_numbers_match_them():
-    frame = in_units(pl.DataFrame({"transfer_ns": [1_500_000], "busbw_bytes_per_s": [2.5e9], "last_ratio": [0.25], "msg_bytes": [10]}))
+    frame = in_units(
+        pl.DataFrame(
+            {"transfer_ns": [1_500_000], "busbw_bytes_per_s": [2.5e9], "last_ratio": [0.25], "msg_bytes": [10]}
+        )
+    )
     assert frame.row(0) == (1.5, 2.5, 25.0, 10)
     assert [label(name) for name in frame.columns] == ["transfer (ms)", "busbw (GB/s)", "last (%)", "msg size"]

@@ -58,7 +58,14 @@ def test_an_unknown_finding_is_said(open_app, finding):
     assert not session.exception
 
 
-def test_rank_and_kernel_stand_in_the_address(open_app):
+def kernel_of(path):
+    with Store(path) as store:
+        return str(
+            store.query("SELECT signature FROM kernel_stat WHERE class = 'comm' ORDER BY signature LIMIT 1").item()
+        )
+
+
+def test_rank_and_kernel_stand_in_the_address(open_app, stores):
     session = open_app(run="slow_nic")
     session.switch_page("app_pages/ranks.py")
     session.query_params["rank"] = "9"
@@ -68,12 +75,26 @@ def test_rank_and_kernel_stand_in_the_address(open_app):
     assert "host gpu-r01n03" in texts(session)
     rank.set_value(2).run()
     assert session.query_params["rank"] == "2"
+    session.query_params["kernel"] = kernel_of(stores / "slow_nic.duckdb")
+    session.run()
+    assert not session.exception
+    assert not session.error
+    assert "One kernel on every rank" in texts(session)
+    assert session.code[0].value.startswith("nccl")
 
 
 @pytest.mark.parametrize("value", ["999999", "-1", "x", "1;DROP TABLE run", "9" * 40])
 def test_nonsense_in_the_address_is_ignored(open_app, value):
     session = open_app(run="slow_nic")
-    for page, param in (("ranks", "rank"), ("ranks", "kernel"), ("ranks", "host"), ("steps", "step"), ("collectives", "instance"), ("quality", "table"), ("compare", "base")):
+    for page, param in (
+        ("ranks", "rank"),
+        ("ranks", "kernel"),
+        ("ranks", "host"),
+        ("steps", "step"),
+        ("collectives", "instance"),
+        ("quality", "table"),
+        ("compare", "base"),
+    ):
         session.query_params[param] = value
         session.switch_page(f"app_pages/{page}.py").run()
         assert not session.exception, page

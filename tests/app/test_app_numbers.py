@@ -75,7 +75,16 @@ def test_ranks_are_the_reports_ranks(run_and_report):
     assert len(shown) == len(report.step_time.per_rank)
     for row in report.step_time.per_rank:
         mine = shown[-1 if row.rank is None else row.rank]
-        for part in ("step_ns", "compute_ns", "exposed_comm_ns", "exposed_wait_ns", "exposed_transfer_ns", "overlapped_comm_ns", "exposed_memcpy_ns", "idle_ns"):
+        for part in (
+            "step_ns",
+            "compute_ns",
+            "exposed_comm_ns",
+            "exposed_wait_ns",
+            "exposed_transfer_ns",
+            "overlapped_comm_ns",
+            "exposed_memcpy_ns",
+            "idle_ns",
+        ):
             value = getattr(row, part)
             assert mine[part] == (None if value is None else pytest.approx(value, abs=1)), (row.rank, part)
 
@@ -83,13 +92,21 @@ def test_ranks_are_the_reports_ranks(run_and_report):
 def test_bars_are_cut_like_the_reports_bars(run_and_report):
     _, report = run_and_report
     rows = report.step_time.per_rank
-    frame = pl.DataFrame([{name: getattr(row, name) for name in row.__struct_fields__} for row in rows], infer_schema_length=None)
-    drawn = shape.long_parts(frame.with_columns(pl.col("rank").cast(pl.String).fill_null("only").alias("place")), ("place",))
+    frame = pl.DataFrame(
+        [{name: getattr(row, name) for name in row.__struct_fields__} for row in rows], infer_schema_length=None
+    )
+    drawn = shape.long_parts(
+        frame.with_columns(pl.col("rank").cast(pl.String).fill_null("only").alias("place")), ("place",)
+    )
     for row in rows:
         mine = drawn.filter(pl.col("place") == ("only" if row.rank is None else str(row.rank))).sort("order")
-        assert list(zip(mine["part"], mine["ns"], strict=True)) == [(PART_LABELS[item.part.key], item.ns) for item in view.slices(row)]
+        assert list(zip(mine["part"], mine["ns"], strict=True)) == [
+            (PART_LABELS[item.part.key], item.ns) for item in view.slices(row)
+        ]
     job = shape.job_parts(report)
-    assert dict(zip(job["part"], job["ns"], strict=True)) == {PART_LABELS[item.part.key]: item.ns for item in view.slices(report.step_time.breakdown)}
+    assert dict(zip(job["part"], job["ns"], strict=True)) == {
+        PART_LABELS[item.part.key]: item.ns for item in view.slices(report.step_time.breakdown)
+    }
 
 
 def test_lateness_is_the_reports(run_and_report):
@@ -117,7 +134,9 @@ def test_collectives_are_the_reports(run_and_report):
 def test_scenarios_are_the_reports(run_and_report):
     _, report = run_and_report
     shown = what_if_view.rows(report)
-    assert sorted(shown.get_column("step_ns").drop_nulls()) == sorted(float(item.step_ns) for item in report.what_if if item.step_ns is not None)
+    assert sorted(shown.get_column("step_ns").drop_nulls()) == sorted(
+        float(item.step_ns) for item in report.what_if if item.step_ns is not None
+    )
 
 
 def test_a_rank_stands_beside_the_median_of_the_others(run_and_report):
@@ -128,5 +147,7 @@ def test_a_rank_stands_beside_the_median_of_the_others(run_and_report):
     assert beside.item(0, "compute_ns") == mine.compute_ns
     if len(beside) > 1:
         roles = dict(data.rows(run, "rank_list").select("rank", "role").iter_rows())
-        others = [row.compute_ns for row in report.step_time.per_rank if row.rank != rank and roles[row.rank] == roles[rank]]
+        others = [
+            row.compute_ns for row in report.step_time.per_rank if row.rank != rank and roles[row.rank] == roles[rank]
+        ]
         assert beside.item(1, "compute_ns") == median(others)

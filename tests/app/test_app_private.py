@@ -35,7 +35,7 @@ def test_the_command_listens_on_this_machine_only(started, tmp_path, monkeypatch
     monkeypatch.chdir(tmp_path)
     result = CliRunner().invoke(command.app, [str(tmp_path), "--port", "9001"], standalone_mode=False)
     assert result.exception is None
-    (program, arguments, environment), = started
+    ((program, arguments, environment),) = started
     settings, hosts = flags(arguments)
     assert program == arguments[0] == sys.executable
     assert Path(arguments[1]) == APP / "launch.py"
@@ -74,7 +74,10 @@ def test_the_shipped_configuration_is_private():
 
 def test_no_page_takes_files_paths_or_queries():
     code = "\n".join(path.read_text(encoding="utf-8") for path in APP.rglob("*.py"))
-    assert not re.search(r"file_uploader|text_area|camera_input|audio_input|chat_input|unsafe_allow_html|unsafe_allow_javascript|data_editor", code)
+    assert not re.search(
+        r"file_uploader|text_area|camera_input|audio_input|chat_input|unsafe_allow_html|unsafe_allow_javascript|data_editor",
+        code,
+    )
     assert not re.search(r"https?://(?!localhost)", code.replace("http://{", ""))
 
 
@@ -112,7 +115,9 @@ def test_nothing_in_the_package_imports_the_app():
     package = APP.parent / "diagnose"
     for path in package.rglob("*.py"):
         if "_app" not in path.parts:
-            assert not re.search(r"^\s*(from|import) (app|_app|streamlit|altair)\b", path.read_text(encoding="utf-8"), re.MULTILINE), path
+            assert not re.search(
+                r"^\s*(from|import) (app|_app|streamlit|altair)\b", path.read_text(encoding="utf-8"), re.MULTILINE
+            ), path
 
 
 def test_stores_are_never_written(stores, open_app):

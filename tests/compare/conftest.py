@@ -34,7 +34,9 @@ def store_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
         key = f"{name} {options}"
         if key not in made:
             where = source or write_run(folder / "inputs" / str(len(made)) / name, **options)
-            made[key] = build_run([str(where)], folder / f"{len(made)}" / f"{name}.duckdb", Config(), RunOptions(name=name, jobs=1))
+            made[key] = build_run(
+                [str(where)], folder / f"{len(made)}" / f"{name}.duckdb", Config(), RunOptions(name=name, jobs=1)
+            )
         return made[key]
 
     return build

@@ -14,7 +14,6 @@ from diagnose.cli.main import main
 from diagnose.report.compare_document import json_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
 Stores = "Callable[..., Path]"
@@ -103,7 +102,9 @@ def test_per_unit_of_work_with_stated_work(store_of: Stores) -> None:
     ("name", "part", "hosts"),
     [("slow_node", "compute", ("gpu-r01n02",)), ("socket_fallback", "exposed_transfer", ())],
 )
-def test_simulated_faults_are_regressions_in_the_right_part(store_of: Stores, name: str, part: str, hosts: tuple[str, ...]) -> None:
+def test_simulated_faults_are_regressions_in_the_right_part(
+    store_of: Stores, name: str, part: str, hosts: tuple[str, ...]
+) -> None:
     samples = ROOT / "sample_traces"
     base, new = (store_of(which, samples / which / "traces") for which in ("healthy", name))
     code, text, _ = call("--base", base, new, "--format", "json", "--fail-on", "regression")
@@ -129,17 +130,25 @@ FAULTS = [
 
 @pytest.mark.skipif(not LAB.is_dir(), reason="the recorded runs are not here (../shared/data/lab)")
 @pytest.mark.parametrize(("base", "new", "part", "ranks"), FAULTS)
-def test_recorded_faults_are_regressions_in_the_right_part(store_of: Stores, base: str, new: str, part: str, ranks: tuple[int, ...]) -> None:
+def test_recorded_faults_are_regressions_in_the_right_part(
+    store_of: Stores, base: str, new: str, part: str, ranks: tuple[int, ...]
+) -> None:
     before, after = (store_of(name, LAB / name / "traces") for name in (base, new))
     code, text, _ = call("--base", before, after, "--format", "json", "--fail-on", "regression")
     report = json.loads(text)
-    assert (code, report["attribution"]["part"], tuple(report["attribution"]["ranks"])) == (1, part, ranks), report["attribution"]["text"]
+    assert (code, report["attribution"]["part"], tuple(report["attribution"]["ranks"])) == (1, part, ranks), report[
+        "attribution"
+    ]["text"]
 
 
 @pytest.mark.skipif(not LAB.is_dir(), reason="the recorded runs are not here (../shared/data/lab)")
 @pytest.mark.parametrize(
     ("base", "new"),
-    [("healthy_ddp_4h", "ckpt_every10"), ("healthy_ddp_4h", "transient_pause_r1"), ("slownic_h3_50m", "slownic_h3_50m_clockskew_h1")],
+    [
+        ("healthy_ddp_4h", "ckpt_every10"),
+        ("healthy_ddp_4h", "transient_pause_r1"),
+        ("slownic_h3_50m", "slownic_h3_50m_clockskew_h1"),
+    ],
 )
 def test_recorded_repeats_with_the_same_step_are_no_regressions(store_of: Stores, base: str, new: str) -> None:
     """The faults of these strike between the profiled steps, or are clocks only: their median step is that of the base."""
@@ -152,7 +161,10 @@ def test_recorded_repeats_with_the_same_step_are_no_regressions(store_of: Stores
 @pytest.mark.skipif(not LAB.is_dir(), reason="the recorded runs are not here (../shared/data/lab)")
 @pytest.mark.parametrize(
     ("base", "new", "reason"),
-    [("healthy_ddp_4h", "healthy_fsdp_4h", "other kernel set"), ("healthy_ddp_4h", "slownic_h3_30m_8r", "world size 4 against 8")],
+    [
+        ("healthy_ddp_4h", "healthy_fsdp_4h", "other kernel set"),
+        ("healthy_ddp_4h", "slownic_h3_30m_8r", "world size 4 against 8"),
+    ],
 )
 def test_recorded_runs_of_other_jobs_are_refused(store_of: Stores, base: str, new: str, reason: str) -> None:
     before, after = (store_of(name, LAB / name / "traces") for name in (base, new))

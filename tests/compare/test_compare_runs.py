@@ -13,8 +13,6 @@ from diagnose.model import Finding, Impact
 from diagnose.report.compare_document import document, encode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from diagnose.analysis.compare.facts import RunFacts
 
 Facts = "Callable[..., RunFacts]"
@@ -48,7 +46,12 @@ def test_slower_kernels_everywhere_are_compute(healthy: list[RunFacts], facts_of
     assert low < found.outcome.effect_ratio < high
     assert (found.attribution.part, found.attribution.ranks) == ("compute", ())
     kernel = found.kernels[0]
-    assert (kernel.name, kernel.changed, kernel.count_base, kernel.count_new) == ("gemm_kernel<128, 64>", True, 1.0, 1.0)
+    assert (kernel.name, kernel.changed, kernel.count_base, kernel.count_new) == (
+        "gemm_kernel<128, 64>",
+        True,
+        1.0,
+        1.0,
+    )
     assert kernel.ratio == pytest.approx(0.15, abs=0.02)
 
 
@@ -74,11 +77,15 @@ def test_faster_is_an_improvement(healthy: list[RunFacts], facts_of: Facts) -> N
 
 
 def test_another_size_is_refused_with_the_reason(healthy: list[RunFacts], facts_of: Facts) -> None:
-    assert refusals(healthy[:1], [facts_of("four0", seed=0, ranks=4)]) == ["four0 against base0: world size 2 against 4"]
+    assert refusals(healthy[:1], [facts_of("four0", seed=0, ranks=4)]) == [
+        "four0 against base0: world size 2 against 4"
+    ]
 
 
 def test_other_kernels_are_another_model_unless_vouched_for(healthy: list[RunFacts]) -> None:
-    other = healthy[1]._replace(kernels=healthy[1].kernels.with_columns(name=pl.lit("conv"), signature=pl.lit(7, pl.Int64)))
+    other = healthy[1]._replace(
+        kernels=healthy[1].kernels.with_columns(name=pl.lit("conv"), signature=pl.lit(7, pl.Int64))
+    )
     (reason,) = refusals(healthy[:1], [other])
     assert "other kernel set" in reason
     assert refusals(healthy[:1], [other], Options(same_model=True)) == []
@@ -94,7 +101,9 @@ def test_other_traffic_is_refused(healthy: list[RunFacts]) -> None:
 
 
 def test_another_batch_is_refused_and_compared_per_unit_of_work(healthy: list[RunFacts]) -> None:
-    base, new = (run._replace(work=Work(tokens, "tokens")) for run, tokens in zip(healthy, (1000.0, 2000.0), strict=False))
+    base, new = (
+        run._replace(work=Work(tokens, "tokens")) for run, tokens in zip(healthy, (1000.0, 2000.0), strict=False)
+    )
     assert "other batch" in refusals([base], [new])[0]
     assert refusals([base], [new], Options(per_work=True)) == []
     found = compare_runs([base], [new], Options(per_work=True))
@@ -114,8 +123,14 @@ def test_a_run_without_steps_is_refused(healthy: list[RunFacts]) -> None:
 
 
 def test_settings_and_transports_that_differ_are_told(healthy: list[RunFacts]) -> None:
-    before = healthy[0]._replace(settings={"NCCL version": "2.21", "env NCCL_ALGO": "Ring", "hosts": "a, b"}, transports={"NET/IB/GDR": 8.0, "P2P": 8.0})
-    after = healthy[1]._replace(settings={"NCCL version": "2.27", "env NCCL_DEBUG": "INFO", "hosts": "a, b"}, transports={"NET/Socket": 8.0, "P2P": 8.0})
+    before = healthy[0]._replace(
+        settings={"NCCL version": "2.21", "env NCCL_ALGO": "Ring", "hosts": "a, b"},
+        transports={"NET/IB/GDR": 8.0, "P2P": 8.0},
+    )
+    after = healthy[1]._replace(
+        settings={"NCCL version": "2.27", "env NCCL_DEBUG": "INFO", "hosts": "a, b"},
+        transports={"NET/Socket": 8.0, "P2P": 8.0},
+    )
     found = compare_runs([before], [after])
     told = {item.what: (item.base, item.new) for item in found.configuration}
     assert told["NCCL version"] == ("2.21", "2.27")
@@ -147,7 +162,15 @@ def test_the_same_runs_give_the_same_bytes(healthy: list[RunFacts], facts_of: Fa
 
 
 def finding(code: str, severity: str = "warning", ratio: float | None = 0.1, ranks: tuple[int, ...] = (1,)) -> Finding:
-    return Finding(code=code, title=code.title(), severity=severity, cause="nic_slow", message="x", ranks=ranks, impact=Impact(1, ratio))
+    return Finding(
+        code=code,
+        title=code.title(),
+        severity=severity,
+        cause="nic_slow",
+        message="x",
+        ranks=ranks,
+        impact=Impact(1, ratio),
+    )
 
 
 def test_findings_are_new_worse_or_resolved_by_their_subject() -> None:

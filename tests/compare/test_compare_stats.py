@@ -83,7 +83,8 @@ def test_false_alarms_on_equal_sides_stay_below_five_percent(before: int, after:
     dice = np.random.default_rng(before * 100 + after)
     trials = 1500
     alarms = sum(
-        difference(sample(dice.normal(0, PRIOR_SD, before)), sample(dice.normal(0, PRIOR_SD, after))).significant for _ in range(trials)
+        difference(sample(dice.normal(0, PRIOR_SD, before)), sample(dice.normal(0, PRIOR_SD, after))).significant
+        for _ in range(trials)
     )
     assert alarms / trials <= 0.05 + 2 * math.sqrt(0.05 * 0.95 / trials)
 
@@ -93,6 +94,7 @@ def test_power_is_as_published(runs: int, slower: float, least: float) -> None:
     dice = np.random.default_rng(runs)
     trials, size = 600, math.log1p(slower)
     found = sum(
-        difference(sample(dice.normal(0, PRIOR_SD, runs)), sample(dice.normal(size, PRIOR_SD, runs))).significant for _ in range(trials)
+        difference(sample(dice.normal(0, PRIOR_SD, runs)), sample(dice.normal(size, PRIOR_SD, runs))).significant
+        for _ in range(trials)
     )
     assert found / trials >= least

@@ -144,6 +144,15 @@ def test_steps_from_the_period_of_the_calls(tmp_path: Path) -> None:
     assert set(result.frames["step"].get_column("step_ns").to_list()[:-1]) == {1_000_000}
 
 
+def test_annotated_steps_that_no_launch_joins_with_the_device_give_way_to_the_period(tmp_path: Path) -> None:
+    events: list[dict[str, Any]] = [step(7, 0, 6000)]
+    for number in range(6):
+        events += [nccl(1000 * number + 1, 50), kernel(1000 * number + 60, 90)]
+    assert reduced(tmp_path, events).step_source == "period"
+    alone = reduced(tmp_path, [step(7, 0, 6000), kernel(10, 20), kernel(50, 20)])
+    assert alone.frames["step"].select("step", "label", "why").rows() == [(7, "no_device_work", "what it launched is not in the file")]
+
+
 def test_one_micro_batch_is_no_period() -> None:
     windows = period_windows(np.arange(5, dtype=np.int64), np.array([0, 1, 2, 3, 4]))
     assert windows.source == "none"

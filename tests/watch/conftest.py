@@ -32,7 +32,13 @@ class Room(NamedTuple):
     log: list[str]
 
     def watcher(self, services: tuple[Service, ...] = (), **options: object) -> Watcher:
-        settings = {"inbox": self.inbox, "out": self.out, "settle_s": 0.0, "run": RunOptions(jobs=1), "lease_s": 2.0} | options
+        settings = {
+            "inbox": self.inbox,
+            "out": self.out,
+            "settle_s": 0.0,
+            "run": RunOptions(jobs=1),
+            "lease_s": 2.0,
+        } | options
         return Watcher(WatchOptions(**settings), services, Events(self.results.append, self.log.append), Stop())
 
     def published(self) -> list[str]:
@@ -40,7 +46,12 @@ class Room(NamedTuple):
 
     def leftovers(self) -> list[str]:
         """Everything that only a broken-off run leaves behind."""
-        partial = [*self.out.glob(".work/*"), *self.out.glob("claims/*"), *self.out.glob("attempts/*"), *self.out.rglob("*.tmp")]
+        partial = [
+            *self.out.glob(".work/*"),
+            *self.out.glob("claims/*"),
+            *self.out.glob("attempts/*"),
+            *self.out.rglob("*.tmp"),
+        ]
         return sorted(path.relative_to(self.out).as_posix() for path in partial)
 
 
@@ -66,7 +77,7 @@ def receiver() -> Iterator[Receiver]:
     answers: list[int] = []
 
     class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:  # noqa: N802 - the name of the method
+        def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             status = answers.pop(0) if answers else 200
             if status == 200:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 import socket
 from typing import TYPE_CHECKING
 
@@ -16,7 +15,6 @@ from diagnose.watch.services import VARIABLE, describe, load_services
 from diagnose.watch.since import Since
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from conftest import Receiver, Room
@@ -27,7 +25,14 @@ Lay = "Callable[..., Path]"
 
 
 def note(code: str, ratio: float = 0.1, severity: str = "warning") -> Note:
-    return Note(code=code, severity=severity, title=f"Title {code}", message="Something.", fingerprint=code, impact=Impact(1, ratio))
+    return Note(
+        code=code,
+        severity=severity,
+        title=f"Title {code}",
+        message="Something.",
+        fingerprint=code,
+        impact=Impact(1, ratio),
+    )
 
 
 def series(lay: Lay, *paces: float) -> None:
@@ -35,7 +40,9 @@ def series(lay: Lay, *paces: float) -> None:
         lay(f"job_{number}", seed=number, slow=slow, start_s=number * 100)
 
 
-def test_a_web_hook_gets_one_message_for_a_regression_and_none_for_equal_runs(room: Room, lay: Lay, receiver: Receiver) -> None:
+def test_a_web_hook_gets_one_message_for_a_regression_and_none_for_equal_runs(
+    room: Room, lay: Lay, receiver: Receiver
+) -> None:
     services = load_services(None, {VARIABLE: receiver.address})
     series(lay, 1, 1, 1, 1.2, 1.2)
     look = room.watcher(services, notify=True, link_prefix="https://runs.example/diagnose/").look()
@@ -52,7 +59,9 @@ def test_a_web_hook_gets_one_message_for_a_regression_and_none_for_equal_runs(ro
 
 
 def test_mail_goes_out_over_a_real_server(room: Room, lay: Lay, monkeypatch: pytest.MonkeyPatch) -> None:
-    controller_module = pytest.importorskip("aiosmtpd.controller", reason="aiosmtpd is not installed: no local mail server")
+    controller_module = pytest.importorskip(
+        "aiosmtpd.controller", reason="aiosmtpd is not installed: no local mail server"
+    )
     letters = []
 
     class Keep:
@@ -66,10 +75,23 @@ def test_mail_goes_out_over_a_real_server(room: Room, lay: Lay, monkeypatch: pyt
     controller = controller_module.Controller(Keep(), hostname="127.0.0.1", port=port)
     controller.start()
     try:
-        address = f"mailto://127.0.0.1:{port}/?from=diagnose@example.org&to=ops@example.org&smtp=127.0.0.1&mode=insecure"
+        address = (
+            f"mailto://127.0.0.1:{port}/?from=diagnose@example.org&to=ops@example.org&smtp=127.0.0.1&mode=insecure"
+        )
         series(lay, 1, 1.2)
         monkeypatch.setenv(VARIABLE, address)
-        arguments = ["watch", str(room.inbox), "--out", str(room.out), "--once", "--settle", "0", "--jobs", "1", "--notify"]
+        arguments = [
+            "watch",
+            str(room.inbox),
+            "--out",
+            str(room.out),
+            "--once",
+            "--settle",
+            "0",
+            "--jobs",
+            "1",
+            "--notify",
+        ]
         result = CliRunner().invoke(cli, arguments)
     finally:
         controller.stop()
@@ -108,10 +130,24 @@ def test_runs_from_before_notify_was_asked_for_stay_silent(room: Room, lay: Lay,
     assert receiver.messages == []
 
 
-def test_a_dry_run_prints_the_message_and_sends_nothing(room: Room, lay: Lay, receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dry_run_prints_the_message_and_sends_nothing(
+    room: Room, lay: Lay, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv(VARIABLE, receiver.address)
     series(lay, 1, 1.2)
-    arguments = ["watch", str(room.inbox), "--out", str(room.out), "--once", "--settle", "0", "--jobs", "1", "--notify", "--dry-run"]
+    arguments = [
+        "watch",
+        str(room.inbox),
+        "--out",
+        str(room.out),
+        "--once",
+        "--settle",
+        "0",
+        "--jobs",
+        "1",
+        "--notify",
+        "--dry-run",
+    ]
     result = CliRunner().invoke(cli, arguments)
     assert result.exit_code == 0, result.output
     assert "would send to json-" in result.stdout
@@ -123,11 +159,21 @@ def test_a_dry_run_prints_the_message_and_sends_nothing(room: Room, lay: Lay, re
 def test_the_worst_three_are_told_and_the_rest_counted() -> None:
     from diagnose.findings.compare import FindingChanges
 
-    changes = FindingChanges(new=tuple(note(f"N{number}", 0.5 - number / 10) for number in range(4)), worse=(note("W"),), resolved=(note("R"),))
+    changes = FindingChanges(
+        new=tuple(note(f"N{number}", 0.5 - number / 10) for number in range(4)),
+        worse=(note("W"),),
+        resolved=(note("R"),),
+    )
     since = Since("inconclusive", "Step time as before.", findings=changes, last=RECORD)
     message = alerts.alert("job", "run", "key", since, "report.html", wanted=True, replaced=None)
     lines = message.body.splitlines()
-    assert [line[:8] for line in lines if line.startswith("- ")] == ["- new: w", "- new: w", "- new: w", "- and 2 ", "- resolv"]
+    assert [line[:8] for line in lines if line.startswith("- ")] == [
+        "- new: w",
+        "- new: w",
+        "- new: w",
+        "- and 2 ",
+        "- resolv",
+    ]
     assert message.title == "job: run: findings: 4 new, 1 worse, 1 resolved"
 
 
@@ -175,13 +221,23 @@ def test_addresses_never_stand_in_the_output_folder(room: Room, lay: Lay, receiv
     for path in room.out.rglob("*"):
         if path.is_file():
             assert b"secret-token" not in path.read_bytes(), path
-    assert len(os.listdir(room.out / "sent")) == 1
+    assert len(list((room.out / "sent").iterdir())) == 1
 
 
 def _record() -> object:
     from diagnose.watch.record import Record
 
-    return Record(key="k", sources_key="s", job="job", name="last", input="i", folder="runs/x", store="x.duckdb", analysed_ns=0, order_ns=0)
+    return Record(
+        key="k",
+        sources_key="s",
+        job="job",
+        name="last",
+        input="i",
+        folder="runs/x",
+        store="x.duckdb",
+        analysed_ns=0,
+        order_ns=0,
+    )
 
 
 RECORD = _record()

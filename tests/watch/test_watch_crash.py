@@ -16,8 +16,6 @@ import pytest
 from diagnose.watch.services import VARIABLE, load_services
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from conftest import Receiver, Room
 
 pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")  # of apprise
@@ -49,7 +47,9 @@ def watch(room: Room, address: str, *before: object) -> subprocess.CompletedProc
 
 
 @pytest.mark.parametrize(("when", "module", "function", "count"), POINTS)
-def test_a_kill_loses_and_repeats_nothing(room: Room, lay: Lay, receiver: Receiver, when: str, module: str, function: str, count: int) -> None:
+def test_a_kill_loses_and_repeats_nothing(
+    room: Room, lay: Lay, receiver: Receiver, when: str, module: str, function: str, count: int
+) -> None:
     lay("job_0", seed=0)
     lay("job_1", seed=1, slow=1.2, start_s=100)
     killed = watch(room, receiver.address, HERE / "killed_at.py", when, module, function, count)

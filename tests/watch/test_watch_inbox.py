@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 from tiny_runs import write_run
 
+from diagnose.config import Config
 from diagnose.errors import UsageError
 from diagnose.findings.rules import RuleBook
-from diagnose.config import Config
 from diagnose.watch.identity import rules_hash, run_key
 from diagnose.watch.inbox import find_runs, why_ready
 
@@ -25,7 +25,9 @@ def age(folder: Path, seconds: float) -> None:
 
 def ready(folder: Path, **options: object) -> str | None:
     (run,) = find_runs(folder, ready_file=options.get("ready_file"))
-    return why_ready(run, ready_file=options.get("ready_file"), settle_s=options.get("settle_s", 60.0), now_ns=time.time_ns())
+    return why_ready(
+        run, ready_file=options.get("ready_file"), settle_s=options.get("settle_s", 60.0), now_ns=time.time_ns()
+    )
 
 
 def test_a_run_is_settled_when_nothing_changed_for_long_enough(tmp_path: Path) -> None:
@@ -57,7 +59,7 @@ def test_a_ready_file_speaks_at_once_and_is_no_input(tmp_path: Path) -> None:
     ("name", "job"),
     [
         ("llama-7b_2026-11-30_12-00-33", "llama-7b"), ("run41", "run"), ("job-123456", "job"), ("gpt.8f3a9c21d0", "gpt"), ("123456", "inbox"),
-        ("moe", "moe"), ("a_b-3_7", "a_b"),
+        ("moe", "moe"), ("a_b-3_7", "a_b"), ("gpt2-0042", "gpt2"), ("llama3-8b.17", "llama3-8b"),
     ],
 )  # fmt: skip
 def test_a_job_is_the_name_without_number_date_and_id(tmp_path: Path, name: str, job: str) -> None:

@@ -16,7 +16,6 @@ from diagnose.watch.options import Retention
 from diagnose.watch.record import Records
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from conftest import Room
@@ -25,7 +24,10 @@ Lay = "Callable[..., Path]"
 
 
 def tree(folder: Path) -> dict[str, tuple[int, int]]:
-    return {path.relative_to(folder).as_posix(): (path.stat().st_size, path.stat().st_mtime_ns) for path in sorted(folder.rglob("*"))}
+    return {
+        path.relative_to(folder).as_posix(): (path.stat().st_size, path.stat().st_mtime_ns)
+        for path in sorted(folder.rglob("*"))
+    }
 
 
 def test_each_run_is_analysed_once_and_told_against_its_job(room: Room, lay: Lay) -> None:
@@ -160,7 +162,18 @@ def test_other_work_starts_a_new_level(room: Room, lay: Lay) -> None:
 
 def test_a_dry_run_writes_nothing(room: Room, lay: Lay) -> None:
     lay("job_1", seed=1)
-    arguments = ["watch", str(room.inbox), "--out", str(room.out), "--once", "--settle", "0", "--dry-run", "--jobs", "1"]
+    arguments = [
+        "watch",
+        str(room.inbox),
+        "--out",
+        str(room.out),
+        "--once",
+        "--settle",
+        "0",
+        "--dry-run",
+        "--jobs",
+        "1",
+    ]
     result = CliRunner().invoke(cli, arguments)
     assert result.exit_code == 0, result.output
     assert "would publish job/job_1: First run of this job." in result.stdout
@@ -170,7 +183,9 @@ def test_a_dry_run_writes_nothing(room: Room, lay: Lay) -> None:
 def test_once_exits_two_when_a_run_failed(room: Room) -> None:
     (room.inbox / "bad").mkdir()
     (room.inbox / "bad" / "x.json").write_text("?")
-    result = CliRunner().invoke(cli, ["watch", str(room.inbox), "--out", str(room.out), "--once", "--settle", "0", "--jobs", "1"])
+    result = CliRunner().invoke(
+        cli, ["watch", str(room.inbox), "--out", str(room.out), "--once", "--settle", "0", "--jobs", "1"]
+    )
     assert result.exit_code == 2
     assert "bad: failed, will be tried again: nothing readable" in result.stderr
 
@@ -197,7 +212,21 @@ def test_a_signal_ends_it_cleanly(room: Room, lay: Lay, signal_name: str) -> Non
 
     for number in range(6):
         lay(f"job_{number}", seed=number, start_s=number * 100)
-    arguments = [sys.executable, "-m", "diagnose", "watch", room.inbox, "--out", room.out, "--settle", "0", "--poll", "0.1", "--jobs", "1"]
+    arguments = [
+        sys.executable,
+        "-m",
+        "diagnose",
+        "watch",
+        room.inbox,
+        "--out",
+        room.out,
+        "--settle",
+        "0",
+        "--poll",
+        "0.1",
+        "--jobs",
+        "1",
+    ]
     with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         end = time.monotonic() + 60
         while not list(room.out.glob("runs/*/record.json")) and time.monotonic() < end:

@@ -50,7 +50,9 @@ def placed(text: str, room: Room, tools: Path) -> str:
 def shell(command: str | list[str], tools: Path, **extra: str) -> subprocess.CompletedProcess[str]:
     env = {"PATH": f"{tools}:/usr/bin:/bin", "HOME": str(tools.parent), "LANG": "C.UTF-8"} | extra
     env |= {name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ}
-    return subprocess.run(command, shell=isinstance(command, str), env=env, capture_output=True, text=True, check=False, timeout=120)  # noqa: S602
+    return subprocess.run(
+        command, shell=isinstance(command, str), env=env, capture_output=True, text=True, check=False, timeout=120
+    )
 
 
 def test_the_crontab_line_gives_a_report(room: Room, tools: Path) -> None:
@@ -89,7 +91,12 @@ def test_the_epilog_ends_at_once_and_analyses_in_the_background(room: Room, tool
     write_run(room.inbox / "llama_1")
     begun = time.monotonic()
     script = RECIPES / "slurm" / "epilog.sh"
-    settings = {"DIAGNOSE_INBOX": str(room.inbox), "DIAGNOSE_REPORTS": str(room.out), "DIAGNOSE_SETTLE": "1", "DIAGNOSE_PATH": f"{tools}:/usr/bin:/bin"}
+    settings = {
+        "DIAGNOSE_INBOX": str(room.inbox),
+        "DIAGNOSE_REPORTS": str(room.out),
+        "DIAGNOSE_SETTLE": "1",
+        "DIAGNOSE_PATH": f"{tools}:/usr/bin:/bin",
+    }
     result = shell([str(script)], tools, **settings)
     assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
     assert time.monotonic() - begun < 5
@@ -105,7 +112,13 @@ def test_the_batch_script_under_a_real_slurm(room: Room, tools: Path) -> None:
     if subprocess.run(["sinfo"], capture_output=True, check=False).returncode:
         pytest.skip("Slurm is installed but no controller answers")
     write_run(room.inbox / "llama_1")
-    command = ["sbatch", "--wait", "--nodes=1", f"--output={room.out}.txt", f"--export=ALL,TRAIN_COMMAND=true,DIAGNOSE_INBOX={room.inbox},DIAGNOSE_REPORTS={room.out}"]
+    command = [
+        "sbatch",
+        "--wait",
+        "--nodes=1",
+        f"--output={room.out}.txt",
+        f"--export=ALL,TRAIN_COMMAND=true,DIAGNOSE_INBOX={room.inbox},DIAGNOSE_REPORTS={room.out}",
+    ]
     result = shell([*command, str(RECIPES / "slurm" / "train.sbatch")], tools)
     assert result.returncode == 0, result.stderr
     assert "llama_1" in room.published()
@@ -115,14 +128,18 @@ def units(tools: Path, room: Room) -> list[Path]:
     folder = room.inbox.parent / "units"
     folder.mkdir()
     for path in sorted((RECIPES / "systemd").glob("diagnose-*")):
-        (folder / path.name).write_text(placed(path.read_text(), room, tools).replace("User=diagnose", f"User={os.environ.get('USER', 'root')}"))
+        (folder / path.name).write_text(
+            placed(path.read_text(), room, tools).replace("User=diagnose", f"User={os.environ.get('USER', 'root')}")
+        )
     return sorted(folder.iterdir())
 
 
 def test_systemd_finds_no_fault_in_the_units(room: Room, tools: Path) -> None:
     if shutil.which("systemd-analyze") is None:
         pytest.skip("systemd-analyze is not installed")
-    result = subprocess.run(["systemd-analyze", "verify", "--man=no", *units(tools, room)], capture_output=True, text=True, check=False)
+    result = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", *units(tools, room)], capture_output=True, text=True, check=False
+    )
     assert (result.returncode, result.stderr.strip()) == (0, "")
 
 
@@ -139,7 +156,11 @@ def test_the_oneshot_unit_gives_a_report(room: Room, tools: Path) -> None:
 
 def test_the_cronjob_is_a_cronjob_and_its_arguments_work(room: Room, tools: Path) -> None:
     manifest = yaml.safe_load((RECIPES / "kubernetes" / "cronjob.yaml").read_text())
-    assert (manifest["apiVersion"], manifest["kind"], manifest["spec"]["concurrencyPolicy"]) == ("batch/v1", "CronJob", "Forbid")
+    assert (manifest["apiVersion"], manifest["kind"], manifest["spec"]["concurrencyPolicy"]) == (
+        "batch/v1",
+        "CronJob",
+        "Forbid",
+    )
     job = manifest["spec"]["jobTemplate"]["spec"]
     pod = job["template"]["spec"]
     (container,) = pod["containers"]
@@ -149,13 +170,17 @@ def test_the_cronjob_is_a_cronjob_and_its_arguments_work(room: Room, tools: Path
     assert pod["restartPolicy"] == "Never"
     assert job["podFailurePolicy"]["rules"][0]["onExitCodes"]["containerName"] == container["name"]
     write_run(room.inbox / "llama_1")
-    arguments = [{"/inbox": str(room.inbox), "/reports": str(room.out), "120": "0"}.get(item, item) for item in container["args"]]
+    arguments = [
+        {"/inbox": str(room.inbox), "/reports": str(room.out), "120": "0"}.get(item, item) for item in container["args"]
+    ]
     result = shell([str(tools / container["command"][0]), *arguments], tools)
     assert (result.returncode, result.stderr) == (0, "")
     assert room.published() == ["llama_1"]
 
 
-def test_the_dag_runs_its_command_and_names_what_got_slower(room: Room, tools: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_dag_runs_its_command_and_names_what_got_slower(
+    room: Room, tools: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Under stand-ins for Airflow's three names, unless Airflow is there."""
     made: dict[str, object] = {}
 
@@ -212,7 +237,9 @@ def test_the_ci_gates_fail_on_a_slower_branch(room: Room, tools: Path, which: st
         write_run(work / "main" / str(number), seed=number + 10)
     (work / "train_short.sh").write_text('#!/bin/sh\nmkdir -p traces && cp -r "made/${1##*/}" "$1"\n')
     (work / "train_short.sh").chmod(0o755)
-    base = " && ".join(f"diagnose run main/{number} -o main-{number}.duckdb --jobs 1 > /dev/null" for number in (1, 2, 3))
+    base = " && ".join(
+        f"diagnose run main/{number} -o main-{number}.duckdb --jobs 1 > /dev/null" for number in (1, 2, 3)
+    )
     script = f"cd {work} && {base} && {make}\n{gate}"
     result = shell(["bash", "-c", script], tools, GITHUB_STEP_SUMMARY=str(work / "summary.md"))
     assert result.returncode == 1, result.stderr
@@ -256,7 +283,9 @@ def test_the_trace_handler_with_a_real_profiler(room: Room, monkeypatch: pytest.
     from trace_handler import lay_traces
 
     handler = lay_traces(room.inbox, run="real_1", rank=0)
-    with torch.profiler.profile(schedule=torch.profiler.schedule(wait=0, warmup=1, active=3), on_trace_ready=handler) as prof:
+    with torch.profiler.profile(
+        schedule=torch.profiler.schedule(wait=0, warmup=1, active=3), on_trace_ready=handler
+    ) as prof:
         for _ in range(5):
             torch.randn(200, 200) @ torch.randn(200, 200)
             prof.step()

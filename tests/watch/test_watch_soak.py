@@ -31,15 +31,38 @@ LIMIT_S = 900
 
 
 def start(room: Room, address: str) -> subprocess.Popen[bytes]:
-    arguments = [room.inbox, "--out", room.out, "--settle", "0", "--ready-file", "DONE", "--poll", "0.2", "--lease", "5", "--jobs", "1", "--notify"]
+    arguments = [
+        room.inbox,
+        "--out",
+        room.out,
+        "--settle",
+        "0",
+        "--ready-file",
+        "DONE",
+        "--poll",
+        "0.2",
+        "--lease",
+        "5",
+        "--jobs",
+        "1",
+        "--notify",
+    ]
     command = [sys.executable, "-W", "ignore", "-m", "diagnose", "watch", *map(str, arguments)]
-    return subprocess.Popen(command, env=os.environ | {VARIABLE: address}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return subprocess.Popen(
+        command, env=os.environ | {VARIABLE: address}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
 
 
 def drop(room: Room, number: int) -> None:
     """A run arrives whole under its name, as a mover does it; every tenth of a job is slow from then on."""
     job, place = number % JOBS, number // JOBS
-    hidden = write_run(room.inbox / f".job{job}-{place:03d}", seed=number, slow=1.3 if place >= 10 else 1.0, ranks=1, start_s=place * 100.0)
+    hidden = write_run(
+        room.inbox / f".job{job}-{place:03d}",
+        seed=number,
+        slow=1.3 if place >= 10 else 1.0,
+        ranks=1,
+        start_s=place * 100.0,
+    )
     hidden.rename(room.inbox / f"job{job}-{place:03d}")
 
 

@@ -52,11 +52,7 @@ def attribute(
         return Attribution(text=text)
     culprits = [item for item in ranks if item.changed and sign * (item.change_ns or 0) > 0]
     most = culprits[0] if sign > 0 and culprits else culprits[-1] if culprits else None
-    alone = (
-        most is not None
-        and abs(most.change_ns or 0) >= _ECHO_RATIO * abs(pace.change_ns - middle) > 0
-        and abs(middle) < _ECHO_RATIO * abs(pace.change_ns)
-    )
+    alone = most is not None and abs(most.change_ns or 0) >= _ECHO_RATIO * abs(pace.change_ns)
     chosen = culprits if alone else []
     named = _hosts(chosen, hosts, sign)
     part = most.part if alone and most is not None and most.part else pace.part

@@ -84,14 +84,18 @@ def _model(base: RunFacts, new: RunFacts, *, per_work: bool) -> list[str]:
         ]
     if same_bytes is False and not per_work:
         return [
-            f"other traffic: a rank sends {format_bytes(base.comm_bytes)} a step against {format_bytes(new.comm_bytes)}, so another model size, "
-            "sharding or accumulation (or --same-model)"
+            (
+                f"other traffic: a rank sends {format_bytes(base.comm_bytes)} a step against {format_bytes(new.comm_bytes)}, so another model size, "
+                "sharding or accumulation (or --same-model)"
+            )
         ]
     shapes = overlap((base,), (new,), "signature")
     if shapes is not None and shapes < SAME_SHAPES_RATIO and names >= SAME_KERNELS_RATIO and not per_work:
         return [
-            f"other shapes: the kernels have the same names but only {format_ratio(shapes)} the same grids, so another batch, sequence length or "
-            "width (or --same-model)"
+            (
+                f"other shapes: the kernels have the same names but only {format_ratio(shapes)} the same grids, so another batch, sequence length or "
+                "width (or --same-model)"
+            )
         ]
     return []
 

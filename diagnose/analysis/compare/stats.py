@@ -112,7 +112,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return adjusted
 
 
-def median_error(values: np.ndarray) -> float | None:  # type: ignore[type-arg]
+def median_error(values: np.ndarray) -> float | None:
     """Standard error of the median of a few positive values relative to it, robust; None below three values."""
     if len(values) < 3:
         return None

@@ -134,13 +134,13 @@ def _compare(
             (fields["change_ns"], build(key, "both", second.time_ns / first.time_ns - 1, first, second, fields))
         )
     for key, before, after in lonely:
-        first, second = (_mean(before) if before else None), (_mean(after) if after else None)
-        change = (_cost(second) if second else 0.0) - (_cost(first) if first else 0.0)
+        old, now = (_mean(before) if before else None), (_mean(after) if after else None)
+        change = (_cost(now) if now else 0.0) - (_cost(old) if old else 0.0)
         fields = {
-            "base_ns": first.time_ns if first else None, "new_ns": second.time_ns if second else None, "change_ns": change,
+            "base_ns": old.time_ns if old else None, "new_ns": now.time_ns if now else None, "change_ns": change,
             "step_ratio": change / context.step, "changed": True,
         }  # fmt: skip
-        items.append((change, build(key, "appeared" if second else "vanished", None, first, second, fields)))
+        items.append((change, build(key, "appeared" if now else "vanished", None, old, now, fields)))
     items.sort(key=lambda item: -item[0])
     return [item for _, item in (items if len(items) <= MOST else [*items[: MOST // 2], *items[-MOST // 2 :]])]
 

@@ -95,8 +95,9 @@ def _one_device(trace: RankTrace) -> RankTrace:
 
 def _steps(work: _Work, described: list[Described]) -> _Steps:
     windows = host_windows(work.trace)
-    if windows.source == "none" and len(work.comm):
-        windows = period_windows(work.start[work.comm], tokens(described))
+    if len(work.comm) and (windows.source == "none" or not work.launches.known.any()):
+        by_period = period_windows(work.start[work.comm], tokens(described))
+        windows = by_period if by_period.source == "period" else windows
     if windows.source == "period":
         step, capture = step_of(windows, work.start), _capture_by_device_time(work.launches)
     else:

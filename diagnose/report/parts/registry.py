@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from diagnose.report.parts.charts import charts
 from diagnose.report.parts.network import network
 from diagnose.report.parts.node_rows import node_rows
-from diagnose.report.parts.what_if import what_if
 from diagnose.report.parts.transports import transports
+from diagnose.report.parts.what_if import what_if
 
 if TYPE_CHECKING:
     from diagnose.analysis.summary import JobSummary

@@ -32,6 +32,10 @@ with DAG(
 
         history = pl.read_parquet(f"{REPORTS}/history.parquet").filter(pl.col("current"))
         begin = int(datetime.fromisoformat(since).timestamp() * 1e9)
-        return history.filter((pl.col("change") == "regression") & (pl.col("analysed_ns") >= begin)).get_column("name").to_list()
+        return (
+            history.filter((pl.col("change") == "regression") & (pl.col("analysed_ns") >= begin))
+            .get_column("name")
+            .to_list()
+        )
 
     look >> slower("{{ data_interval_start }}")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from trace_handler import lay_traces
 from transformers import TrainerCallback
@@ -16,11 +14,14 @@ class ProfileCallback(TrainerCallback):
         schedule = torch.profiler.schedule(wait=20, warmup=3, active=8, repeat=1)
         self._prof = torch.profiler.profile(schedule=schedule, record_shapes=True, on_trace_ready=lay_traces(inbox))
 
-    def on_train_begin(self, *_: Any, **__: Any) -> None:
+    def on_train_begin(self, *_: object, **__: object) -> None:
+        """Begin to count steps."""
         self._prof.start()
 
-    def on_step_end(self, *_: Any, **__: Any) -> None:
+    def on_step_end(self, *_: object, **__: object) -> None:
+        """One step more."""
         self._prof.step()
 
-    def on_train_end(self, *_: Any, **__: Any) -> None:
+    def on_train_end(self, *_: object, **__: object) -> None:
+        """Write what was recorded, should training end early."""
         self._prof.stop()

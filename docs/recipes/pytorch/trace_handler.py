@@ -1,21 +1,23 @@
 """Lay profiler traces where `diagnose watch` finds them: one folder a run, one file a rank, each appearing whole.
 
-    from trace_handler import lay_traces
+from trace_handler import lay_traces
 
-    with torch.profiler.profile(
-        schedule=torch.profiler.schedule(wait=20, warmup=3, active=8, repeat=1), record_shapes=True, on_trace_ready=lay_traces("/srv/training/inbox"),
-    ) as prof:
-        for batch in loader:
-            train_step(batch)
-            prof.step()
+with torch.profiler.profile(
+    schedule=torch.profiler.schedule(wait=20, warmup=3, active=8, repeat=1), record_shapes=True, on_trace_ready=lay_traces("/srv/training/inbox"),
+) as prof:
+    for batch in loader:
+        train_step(batch)
+        prof.step()
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def lay_traces(inbox: str | Path, run: str | None = None, rank: int | None = None) -> Callable[[Any], None]:
@@ -27,7 +29,11 @@ def lay_traces(inbox: str | Path, run: str | None = None, rank: int | None = Non
         rank: global rank. Default: RANK or SLURM_PROCID.
     """
     env = os.environ
-    name = run or env.get("RUN_NAME") or f"{env.get('SLURM_JOB_NAME', 'run')}-{env.get('SLURM_JOB_ID') or env.get('TORCHELASTIC_RUN_ID', '0')}"
+    name = (
+        run
+        or env.get("RUN_NAME")
+        or f"{env.get('SLURM_JOB_NAME', 'run')}-{env.get('SLURM_JOB_ID') or env.get('TORCHELASTIC_RUN_ID', '0')}"
+    )
     number = rank if rank is not None else int(env.get("RANK", env.get("SLURM_PROCID", "0")))
     folder = Path(inbox) / name
 

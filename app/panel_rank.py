@@ -1,0 +1,67 @@
+"""Parts of the Ranks page about one rank: its kernels, one kernel over all ranks, its idle gaps."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import charts
+import data
+import frame
+import heat_view
+import state
+import streamlit as st
+
+if TYPE_CHECKING:
+    from catalog import Run
+
+
+def idle_causes(run: Run, rank: int) -> None:
+    """Idle gaps by cause, beside the median of the peers."""
+    gaps = data.rows(run, "idle_causes", rank=rank)
+    if gaps.is_empty():
+        frame.empty("No idle gaps", "No gap above 50 µs was seen on any rank.")
+        return
+    alt = "Idle gaps of the rank by cause, against the median of its peers"
+    frame.table(gaps, key=state.key("gaps", rank), alt=alt)
+    st.caption("Sums over the trace; peers: the median over the other ranks of the same role.")
+
+
+def kernels(run: Run, rank: int) -> None:
+    """Kernels of the rank beside its peers'; the one that was clicked on every rank."""
+    compared = data.rows(run, "kernel_compare", rank=rank)
+    if compared.is_empty():
+        frame.empty("No kernels", "The traces hold no device activities for this rank.")
+        return
+    st.caption(
+        "Time per counted step, this rank against the median of its peers, largest difference first. "
+        "Click a row to see the kernel on every rank."
+    )
+    signatures = compared.get_column("signature").to_list()
+    frame.table(
+        compared,
+        key=state.key("kernels", rank),
+        alt="Kernels of the rank against the median of its peers",
+        on_pick=lambda key: heat_view.row_clicked(key, signatures),
+        hide=("signature",),
+        height=300,
+    )
+    signature = state.in_address(state.KERNEL)
+    if signature in signatures:
+        one_kernel(run, rank, str(signature))
+
+
+def one_kernel(run: Run, rank: int, signature: str) -> None:
+    """One kernel: its whole name, its time on every rank, its longest executions on this one."""
+    over = data.rows(run, "kernel_ranks", signature=signature)
+    st.subheader("One kernel on every rank", anchor=False)
+    st.code(over.item(0, "name"), language=None, wrap_lines=True)
+    chart = charts.kernel_over_ranks(over, rank)
+    alt = "Time per call of the kernel on every rank"
+    st.altair_chart(chart, alt=alt, key=state.key("kernel", signature, rank))
+    st.caption(f"Diamond: rank {rank}. Dashed: median over the ranks.")
+    calls = data.rows(run, "kernel_calls", rank=rank, kernel=over.item(0, "name"))
+    if calls.is_empty():
+        frame.empty("No single executions", "The store keeps statistics only.", "`diagnose run --keep kernels`")
+        return
+    alt = "Longest executions of the kernel on the rank"
+    frame.table(calls, key=state.key("calls", signature, rank), alt=alt, height=240)
