@@ -150,7 +150,7 @@ def topology(hosts: pl.DataFrame, edges: pl.DataFrame) -> alt.LayerChart:
     names = above.mark_text(lineBreak="\n", lineHeight=15, dy=-74, fontSize=12, color=REFERENCE_COLOUR)
     more = below.mark_text(lineBreak="\n", lineHeight=15, dy=30, fontSize=12, color=REFERENCE_COLOUR)
     layers = [boxes, names, more]
-    return alt.layer(*([lines] if len(edges) else []), *layers).properties(height=460)
+    return alt.layer(*([lines] if len(edges) else []), *layers).properties(height=460 if len(hosts) > 2 else 260)
 
 
 def host_matrix(edges: pl.DataFrame) -> alt.Chart:

@@ -28,8 +28,9 @@ def metric(found: Series, window: pl.DataFrame, title: str) -> alt.LayerChart:
     middle = alt.Chart(found.band).mark_line(color=REFERENCE_COLOUR, strokeDash=[6, 4]).encode(x=x, y="middle:Q")
     few = found.lines.get_column("seconds").n_unique() < 20
     lines = alt.Chart(found.lines).mark_line(point=few).encode(
-        x=x, y=y, color=alt.Color("who:N", legend=alt.Legend(title=None, orient="bottom", columns=2, labelLimit=0)),
-        strokeDash=alt.StrokeDash("who:N", legend=None), tooltip=["host", "entity", alt.Tooltip("seconds:Q", format=".2f"), alt.Tooltip("value:Q", title=axis, format=",.4~g")],
+        x=x, y=y, color=alt.Color("line:N", legend=alt.Legend(title=None, orient="bottom", columns=2, labelLimit=0)),
+        strokeDash=alt.StrokeDash("line:N", legend=None),
+            detail="who:N", tooltip=["host", "entity", alt.Tooltip("seconds:Q", format=".2f"), alt.Tooltip("value:Q", title=axis, format=",.4~g")],
     )  # fmt: skip
     return alt.layer(shade, band, middle, lines).properties(height=360)
 

@@ -135,6 +135,8 @@ def _column(name: str, rows: pl.DataFrame, words: str | None) -> Any:  # noqa: A
     title, kind = words or label(name), rows.schema[name]
     if name.endswith("_bytes") or name == "bytes":
         return st.column_config.NumberColumn(title, format="bytes", help="decimal prefixes")
+    if kind == pl.List:
+        return st.column_config.LineChartColumn(title, width="medium")
     if kind.is_float():
         return st.column_config.NumberColumn(
             title, format="%.1f" if name.endswith("_ratio") else "%.3f" if name.endswith("_ns") else "%.4g"

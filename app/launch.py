@@ -25,6 +25,8 @@ _MODULES = (
 
 def warm() -> None:
     """Import what the pages import, and read the run that is shown first; what is wrong with it is told on its page."""
+    # Nothing is kept on disk, so that the caches say they stay in memory is no news.
+    logging.getLogger("streamlit.runtime.caching.cache_data_api").setLevel(logging.ERROR)
     import catalog
     import data
 

@@ -11,6 +11,8 @@ import polars as pl
 from diagnose.report.view import ranges
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from catalog import Run
 
     from diagnose.report.document import Document
@@ -61,7 +63,8 @@ def placed_hosts(run: Run, between: pl.DataFrame) -> pl.DataFrame:
         ranks = [rank for rank in (known.get(name) or {}).get("ranks") or [] if rank is not None]
         rows.append({
             "host": name, "x": radius * math.cos(angle), "y": radius * math.sin(angle), "ranks": f"ranks {ranges(ranks)}" if ranks else "ranks not known",
-            "nics": nics.get(name, "NICs not known"), "inside": inside.get(name, ""),
+            "nics": ", ".join(nics.get(name, ())) or "NICs not known",
+                "nics_short": _few(nics.get(name, ())), "inside": inside.get(name, ""),
         })  # fmt: skip
     frame = pl.DataFrame(
         rows,
@@ -71,10 +74,11 @@ def placed_hosts(run: Run, between: pl.DataFrame) -> pl.DataFrame:
             "y": pl.Float64,
             "ranks": pl.String,
             "nics": pl.String,
+            "nics_short": pl.String,
             "inside": pl.String,
         },
     )
-    lines = pl.concat_str("host", "ranks", "nics", "inside", separator="\n").str.strip_chars_end("\n")
+    lines = pl.concat_str("host", "ranks", "nics_short", "inside", separator="\n").str.strip_chars_end("\n")
     upper = (pl.col("y") > -0.01) & (pl.col("inside") == "")  # words above a box end at the box
     return frame.with_columns((pl.when(upper).then(pl.lit("\n")).otherwise(pl.lit("")) + lines).alias("words"))
 
@@ -169,10 +173,17 @@ def _inside(run: Run) -> dict[str, str]:
     return {host: "inside: " + ", ".join(words) for host, words in found.items()}
 
 
-def _nics(run: Run) -> dict[str, str]:
+def _nics(run: Run) -> dict[str, list[str]]:
     wire = data.rows(run, "host_nics").filter(~pl.col("kind").is_in(["bootstrap", "oob"]))
-    listed = wire.group_by("host", maintain_order=True).agg(pl.col("name").unique(maintain_order=True).str.join(", "))
+    listed = wire.group_by("host", maintain_order=True).agg(pl.col("name").unique(maintain_order=True))
     return {host: names for host, names in listed.iter_rows() if host is not None}
+
+
+def _few(names: Sequence[str]) -> str:
+    """Names that fit beside a box, else their number: the names stand in the tooltip and in the table."""
+    if not names:
+        return "NICs not known"
+    return ", ".join(names) if sum(len(name) + 2 for name in names) <= 36 else f"{len(names)} NICs"
 
 
 def _giga(value: float | None) -> float | None:
@@ -181,7 +192,7 @@ def _giga(value: float | None) -> float | None:
 
 def _cell(value: object) -> str:
     if isinstance(value, dict):
-        return ", ".join(f"{key} {_cell(item)}" for key, item in value.items())
+        return ", ".join(f"{key} {_cell(item)}" for key, item in value.items() if item is not None)
     if isinstance(value, list | tuple):
-        return ", ".join(_cell(item) for item in value)
+        return "; ".join(_cell(item) for item in value)
     return "" if value is None else str(value)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import data
 import polars as pl
 
+from diagnose.report.sheet import is_series
 from diagnose.report.view import ranges
 
 if TYPE_CHECKING:
@@ -68,7 +69,9 @@ def series(run: Run, listed: pl.DataFrame, metric: str, host: str | None) -> Ser
         unit += "/s"
     start = data.rows(run, "run_window").item(0, "first_ns") or row["first_ns"]
     frame = data.rows(run, "metric_series", metric=metric, most=WINDOWS).with_columns(
-        ((pl.col("t_ns") - start) / 1e9).alias("seconds"), (pl.col("host") + "  " + pl.col("entity")).alias("who")
+        ((pl.col("t_ns") - start) / 1e9).alias("seconds"),
+        (pl.col("host") + "  " + pl.col("entity")).alias("who"),
+        (pl.col("host") if host is None else pl.col("entity")).alias("line"),
     )
     band = frame.group_by("t_ns", "seconds").agg(
         pl.col("value").median().alias("middle"), pl.col("value").quantile(0.1).alias("low"), pl.col("value").quantile(0.9).alias("high"), pl.len().alias("series")
@@ -124,3 +127,18 @@ def host_table(found: pl.DataFrame) -> pl.DataFrame:
         for ranks in found.get_column("ranks").to_list()
     ]
     return found.select("host", "full_name", pl.Series("ranks", listed, dtype=pl.String))
+
+
+def glance(document: Document) -> pl.DataFrame:
+    """The report's rows about nodes; series of numbers stay lists, to be drawn."""
+    rows = document.charts.nodes if document.charts else None
+    found = [row for row in rows or () if isinstance(row, dict)]
+    names = list(dict.fromkeys(name for row in found for name in row))
+    columns = []
+    for name in names:
+        values = [row.get(name) for row in found]
+        if all(value is None or is_series(name, value) for value in values):
+            columns.append(pl.Series(name, values, dtype=pl.List(pl.Float64), strict=False))
+        else:
+            columns.append(pl.Series(name, ["" if value is None else str(value) for value in values], dtype=pl.String))
+    return pl.DataFrame(columns)

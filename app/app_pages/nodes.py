@@ -5,7 +5,6 @@ from __future__ import annotations
 import charts_other
 import data
 import frame
-import network_view
 import nodes_view
 import state
 import streamlit as st
@@ -53,7 +52,7 @@ else:
             alt="Metrics that were read",
         )
 
-glance = network_view.objects(document.charts.nodes if document.charts else None)
+glance = nodes_view.glance(document)
 if len(glance):
     st.subheader("Hosts at a glance", anchor=False)
     frame.table(glance, key=state.key("glance"), alt="Hosts in the report's table")

@@ -83,10 +83,9 @@ def write(text: str, output: str) -> None:
         return
     try:
         if "://" in output:
-            import fsspec
+            from diagnose.pipeline.upload import write_url
 
-            with fsspec.open(output, "w", encoding="utf-8") as handle:
-                handle.write(text)
+            write_url(text, output)
         else:
             Path(output).write_text(text, encoding="utf-8")
     except OSError as error:

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from diagnose.cli.output import emit, report_options
 from diagnose.cli.progress import reading
+from diagnose.errors import UsageError
+
+if TYPE_CHECKING:
+    from diagnose.config import Config
+    from diagnose.pipeline.cluster import DaskEngine
 
 
 @click.command()
 @click.argument("paths", nargs=-1, required=True, type=str)
-@click.option(
-    "-o",
-    "store",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Run store to write (default: ./<name>.duckdb).",
-)
+@click.option("-o", "store", metavar="FILE", help="Run store to write, a file or URL (default: ./<name>.duckdb).")
 @click.option("--force", is_flag=True, help="Overwrite the store.")
 @click.option("--name", help="Name of the run (default: from the first path).")
 @click.option("--jobs", type=click.IntRange(1), help="Worker processes (default: processors, at most 8).")
@@ -32,10 +34,11 @@ from diagnose.cli.progress import reading
 @click.option("--host-map", type=click.Path(path_type=Path, dir_okay=False), help="YAML: rank or path pattern to host.")
 @click.option("--timezone", help="Zone of local times in logs and metrics, such as Europe/Berlin.")
 @click.option("--scheduler", metavar="ADDRESS", help="Dask scheduler to read on (tcp://HOST:PORT).")
+@click.option("--cluster", type=click.Choice(("slurm", "k8s")), help="Start Dask workers there, as diagnose.yaml says.")
 @report_options
 def run(
-    paths: tuple[str, ...], store: Path | None, force: bool, name: str | None, jobs: int | None, keep: str, rank_from: str | None,
-    host_map: Path | None, timezone: str | None, scheduler: str | None, format_: str, output: str, fail_on: str, config_path: Path | None,
+    paths: tuple[str, ...], store: str | None, force: bool, name: str | None, jobs: int | None, keep: str, rank_from: str | None,
+    host_map: Path | None, timezone: str | None, scheduler: str | None, cluster: str | None, format_: str, output: str, fail_on: str, config_path: Path | None,
 ) -> None:  # fmt: skip
     """Read the traces, logs and metrics in PATHS, find what holds the run back, print it, and keep the run store.
 
@@ -43,23 +46,33 @@ def run(
     """
     from diagnose.config import load_config
     from diagnose.pipeline.build import RunOptions, build_run, run_name
+    from diagnose.pipeline.upload import built_for
     from diagnose.report.assemble import assemble
     from diagnose.store.reader import Store
 
     config = load_config(config_path)
     title = name or run_name(paths)
-    target = store or Path(f"{title}.duckdb")
+    target = store or f"{title}.duckdb"
     options = RunOptions(
         name=title, jobs=jobs, keep=keep, timezone=timezone, rank_from=rank_from, host_map=host_map, force=force
     )
-    engine = None
-    if scheduler is not None:
-        from diagnose.pipeline.cluster import DaskEngine
-
-        engine = DaskEngine(scheduler)
-    with reading(paths) as progress:
-        build_run(paths, target, config, options, engine=engine, progress=progress)
-    with Store(target) as tables:
-        document = assemble(tables, config)
+    with built_for(target, force=force) as place:
+        with _engine(scheduler, cluster, config) as engine, reading(paths) as progress:
+            build_run(paths, place, config, options, engine=engine, progress=progress)
+        with Store(place) as tables:
+            document = assemble(tables, config)
     click.echo(f"Run store: {target}", err=True)
     emit(document, format_=format_, output=output, fail_on=fail_on, config=config)
+
+
+def _engine(scheduler: str | None, cluster: str | None, config: Config) -> AbstractContextManager[DaskEngine | None]:
+    """Where to read: here, on the workers of a scheduler, or on workers that are started for it."""
+    if scheduler is None and cluster is None:
+        return nullcontext()
+    if scheduler is not None and cluster is not None:
+        raise UsageError("--scheduler names a cluster that runs, --cluster starts one: give one of them")
+    from diagnose.pipeline.cluster import DaskEngine, cluster_settings
+
+    return DaskEngine(
+        scheduler, kind=cluster, settings=cluster_settings(config), notice=lambda text: click.echo(text, err=True)
+    )

@@ -17,9 +17,10 @@ if TYPE_CHECKING:
     from diagnose.analysis.scaling.analyse import Goals, ScalingResult
     from diagnose.analysis.scaling.one_run import Estimate
     from diagnose.analysis.scaling.table import Curve, ScalingType
+    from diagnose.cli.scaling_runs import Inputs
+    from diagnose.config import Config
     from diagnose.report.scaling_report import Format
 
-STORE_ENDING = ".duckdb"
 _DURATION = re.compile(r"(?P<number>\d+(\.\d+)?) ?(?P<unit>min|h|d)?")
 _HOURS = {"min": 1 / 60, "h": 1.0, "d": 24.0}
 
@@ -68,6 +69,12 @@ _HOURS = {"min": 1 / 60, "h": 1.0, "d": 24.0}
 )
 @click.option("--svg", metavar="FILE", help="Also write the chart as SVG.")
 @click.option("--force", is_flag=True, help="Overwrite existing files.")
+@click.option(
+    "--config",
+    "config_path",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Configuration (default: nearest diagnose.yaml).",
+)
 def scaling(
     paths: tuple[str, ...],
     sizes: tuple[int, ...],
@@ -82,31 +89,37 @@ def scaling(
     output: str,
     svg: str | None,
     force: bool,  # noqa: FBT001 - click passes options by name
+    config_path: Path | None,
 ) -> None:
     """Fit a scaling curve to PATHS and say where more stops helping.
 
-    PATHS is one table (CSV or YAML: gpus,value,unit; - is standard input), or run stores, or folders of them.
+    PATHS is one table (CSV or YAML: gpus,value,unit; - is standard input), or runs: run stores, or folders that hold
+    run stores or one sub-folder a run. A single run gets an estimate at twice its size.
     """
     from diagnose.analysis.scaling.analyse import analyse
+    from diagnose.config import load_config
+    from diagnose.findings.rules import RuleBook
     from diagnose.findings.scaling import curve_regression
     from diagnose.report.scaling_report import render
     from diagnose.report.scaling_svg import scaling_svg
 
     goals = _goals(cost_per_gpu_hour, work, deadline, budget)
-    curve, estimate = _curve(paths, table, stated or "unknown")
+    config = load_config(config_path)
+    rules = RuleBook(config.thresholds)
+    curve, estimate = _curve(paths, table, stated or "unknown", config)
     if goals.work is not None and curve.seconds is None:
         raise UsageError(f"--work needs a curve of work per time (tokens/s, samples/s); this one is in {curve.unit!r}")
     result = analyse(curve, sizes=sizes, goals=goals, model_estimate=estimate)
-    extra = curve_regression(_base(base, table, stated or curve.type), result) if base else []
-    _write(render(result, form, extra=extra), output, force=force)
+    extra = curve_regression(_base(base, table, stated or curve.type, config), result, rules) if base else []
+    _write(render(result, form, extra=extra, rules=rules), output, force=force)
     if svg is not None:
         _write(scaling_svg(result), svg, force=force)
 
 
-def _base(path: str, table: str | None, stated: ScalingType) -> ScalingResult:
+def _base(path: str, table: str | None, stated: ScalingType, config: Config) -> ScalingResult:
     from diagnose.analysis.scaling.analyse import analyse
 
-    return analyse(_curve((path,), table, stated)[0])
+    return analyse(_curve((path,), table, stated, config)[0])
 
 
 def _goals(cost: float | None, work: float | None, deadline: str | None, budget: float | None) -> Goals:
@@ -128,30 +141,22 @@ def _hours(text: str) -> float:
     return float(found["number"]) * _HOURS[found["unit"] or "h"]
 
 
-def _curve(paths: Sequence[str], table: str | None, stated: ScalingType) -> tuple[Curve, Estimate | None]:
-    """One curve from one table, or from all stores; and for a single store the estimate from its model."""
-    files = [found for path in paths for found in _files(path)]
-    stores = [file for file in files if file.name.endswith(STORE_ENDING)]
-    if stores and len(stores) < len(files):
-        raise UsageError("give either run stores or one table, not both")
-    if stores:
-        return _from_stores(stores, stated)
-    if len(files) > 1:
-        raise UsageError(f"{len(files)} tables given: one curve comes from one table (compare two with --base)")
-    return _from_table(files[0], table, stated), None
+def _curve(
+    paths: Sequence[str], table: str | None, stated: ScalingType, config: Config
+) -> tuple[Curve, Estimate | None]:
+    """One curve from one table, or from all runs; and for a single run the estimate from its model."""
+    from diagnose.cli.scaling_runs import inputs
 
-
-def _files(path: str) -> list[Path]:
-    where = Path(path)
-    if path == "-" or not where.is_dir():
-        return [where]
-    stores = sorted(where.rglob(f"*{STORE_ENDING}"))
-    if stores:
-        return stores
-    raise SourceError(
-        f"{where} holds no run store (*{STORE_ENDING}): make one of each run with `diagnose run FOLDER -o "
-        f"NAME{STORE_ENDING}`, then give this folder again"
-    )
+    with inputs(paths, config) as given:
+        if given.stores and given.tables:
+            raise UsageError("give either runs or one table, not both")
+        if given.stores:
+            return _from_stores(given, stated)
+        if len(given.tables) > 1:
+            raise UsageError(
+                f"{len(given.tables)} tables given: one curve comes from one table (compare two with --base)"
+            )
+        return _from_table(given.tables[0], table, stated), None
 
 
 def _from_table(path: Path, table: str | None, stated: ScalingType) -> Curve:
@@ -180,27 +185,22 @@ def _from_table(path: Path, table: str | None, stated: ScalingType) -> Curve:
     return curve
 
 
-def _from_stores(paths: Sequence[Path], stated: ScalingType) -> tuple[Curve, Estimate | None]:
+def _from_stores(given: Inputs, stated: ScalingType) -> tuple[Curve, Estimate | None]:
     from diagnose.analysis.scaling.one_run import estimate
     from diagnose.analysis.scaling.stores import read_stores
     from diagnose.analysis.scaling.table import build_curve
 
-    read = read_stores(paths)
+    read = read_stores(list(given.stores), names=given.stores, stated=stated)
     one = next(iter(read.runs)) if len({row.gpus for row in read.rows}) == 1 else None
     curve = build_curve(
         read.rows,
         unit=read.unit,
         kind=read.kind,
         seconds=read.seconds,
-        notes=read.notes,
-        stated_type=_assumed(stated, read.kind),
+        notes=(*read.notes, *given.notes),
+        stated_type=stated,
     )
     return curve, None if one is None else estimate(one)
-
-
-def _assumed(stated: ScalingType, kind: str) -> ScalingType:
-    """Step times without throughput carry no work: weak scaling is assumed, as the notes say."""
-    return "weak" if stated == "unknown" and kind == "step_time" else stated
 
 
 def _write(text: str, output: str, *, force: bool) -> None:

@@ -7,21 +7,20 @@ from typing import TYPE_CHECKING
 
 from diagnose.analysis.scaling.predict import Z90
 from diagnose.analysis.scaling.table import to_rate
+from diagnose.analysis.scaling.words import sizes_word
+from diagnose.findings.rules import RuleBook
 from diagnose.model import Evidence, Finding, Impact
+from diagnose.units import format_ratio
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from diagnose.analysis.scaling.analyse import ScalingResult
+    from diagnose.findings.rules import Rule
     from diagnose.model import Severity
 
-CRITICAL_EFFICIENCY = 0.6
-WARNING_EFFICIENCY = 0.8
-INFO_EFFICIENCY = 0.95
-"""Efficiency at the largest size: below 60 % nearly half the machine is lost, below 80 % a fifth."""
-
-SMALLEST_REGRESSION = 0.03
-"""Runs differ by 1 % without a cause: below 3 % two curves are not called different."""
+SURE, UNSURE = 0.9, 0.5
+"""Confidence with a third point, or a second common size, and without."""
 
 _ACTIONS = {
     "exposed_transfer": (
@@ -36,17 +35,7 @@ _ACTIONS = {
     "idle": ("See what the device waits for at the largest size: input, launch, synchronisation or pipeline bubbles.",),
     "compute": ("Compare kernels and clocks at both ends: batch, memory or throttling differ.",),
 }
-_GENERAL = (
-    "Record traces at two sizes and give their stores to `diagnose scaling`: the parts name what bends the curve.",
-)
-
-
-def scaling_findings(result: ScalingResult) -> list[Finding]:
-    """Findings of one curve, the worst first."""
-    found = [finding for finding in (_plateau(result), _cliff(result)) if finding is not None]
-    found += [_bad_data(code, text) for code, text, _ in result.warnings if code in _DATA_TITLES]
-    return found
-
+"""By the part of the step that bends the curve; without one, the rule's own."""
 
 _DATA_TITLES = {
     "data_quality": "A point contradicts the others",
@@ -57,103 +46,96 @@ _DATA_TITLES = {
 }
 
 
-def _plateau(result: ScalingResult) -> Finding | None:
+def scaling_findings(result: ScalingResult, rules: RuleBook | None = None) -> list[Finding]:
+    """Findings of one curve, those of the network first, then those of the measurements."""
+    book = rules or RuleBook()
+    found = [finding for finding in (_plateau(result, book), _cliff(result, book)) if finding is not None]
+    return found + [
+        book["SCALE-DATA"].finding(
+            title=_DATA_TITLES[code], fields={"text": _sentence(text)}, devices=(code.replace("_", " "),)
+        )
+        for code, text, _ in result.warnings
+        if code in _DATA_TITLES
+    ]
+
+
+def _plateau(result: ScalingResult, book: RuleBook) -> Finding | None:
     if result.curved is None or len(result.measured) < 2:
         return None
-    last = result.measured[-1]
-    marginal_low = result.plateau is not None and result.plateau.gpus is not None
-    if last.efficiency >= INFO_EFFICIENCY and not marginal_low:
+    rule, last, first = book["SCALE-PLATEAU"], result.measured[-1], result.measured[0].gpus
+    marginal = result.curved.marginal(last.gpus) if result.plateau and result.plateau.gpus is not None else None
+    levels = [rule.judge(efficiency=last.efficiency), rule.judge(marginal=marginal)]
+    severity: Severity | None = next((level for level in ("critical", "warning", "info") if level in levels), None)
+    if severity is None:
         return None
-    severity: Severity = "info"
-    if last.efficiency < CRITICAL_EFFICIENCY:
-        severity = "critical"
-    elif last.efficiency < WARNING_EFFICIENCY or marginal_low:
-        severity = "warning"
-    first = result.measured[0].gpus
-    scale = result.curve.scale
+    scale = sizes_word(result.curve.scale)
     culprit = result.bend.culprit if result.bend else None
-    evidence = [
-        Evidence(
-            f"parallel efficiency at {last.gpus} {scale}, relative to {first}",
-            last.efficiency,
-            "ratio",
-            "scaling table",
-        )
-    ]
-    evidence += [
+    why = "What bends the curve is not known from throughput alone."
+    if result.bend and culprit:
+        share = format_ratio(next(part.share for part in result.bend.parts if part.name == culprit))
+        why = f"{_sentence(culprit.replace('_', ' '))} makes {share} of the loss."
+    elif result.bend:
+        why = f"{_sentence(result.bend.text)}."
+    return rule.finding(
+        severity,
+        fields={
+            "gpus": last.gpus,
+            "scale": scale,
+            "kept": last.efficiency,
+            "first": first,
+            "speedup": f"{last.speedup:.2f}",
+            "ideal": f"{last.ideal:.4g}",
+            "why": why,
+        },
+        impact=Impact(step_ratio=round(1 - last.efficiency, 4)),
+        confidence=SURE if len(result.measured) >= 3 else UNSURE,
+        evidence=_plateau_evidence(result, last.gpus, last.efficiency),
+        actions=_ACTIONS.get(culprit or ""),
+    )
+
+
+def _plateau_evidence(result: ScalingResult, gpus: int, efficiency: float) -> list[Evidence]:
+    scale, first = sizes_word(result.curve.scale), result.measured[0].gpus
+    where = "run stores" if any(point.parts_ns for point in result.curve.points) else "scaling table"
+    found = [Evidence(f"parallel efficiency at {gpus} {scale}, relative to {first}", efficiency, "ratio", where)]
+    found += [
         Evidence(item.text, item.gpus, scale, "fit")
         for item in (result.efficiency_floor, result.plateau)
         if item is not None
     ]
     if result.bend:
-        evidence += [
+        found += [
             Evidence(f"growth of {part.name} per unit of work", round(part.growth_ns), "ns", "breakdown")
             for part in result.bend.parts
             if part.growth_ns > 0
         ]
-    message = (
-        f"{last.gpus} {scale} run at {last.efficiency:.0%} of the efficiency of {first}: {last.speedup:.2f} "
-        f"times the speed on {last.ideal:.4g} times the size."
-    )
-    message += (
-        f" {result.bend.text[0].upper()}{result.bend.text[1:]}."
-        if result.bend and culprit
-        else " What bends the curve is not known from throughput alone."
-    )
-    return Finding(
-        code="scaling_plateau",
-        title="More GPUs help less and less",
-        severity=severity,
-        cause="scaling_plateau",
-        message=message,
-        impact=Impact(step_ratio=1 - last.efficiency),
-        confidence=0.9 if len(result.measured) >= 3 else 0.5,
-        evidence=tuple(evidence),
-        actions=_ACTIONS.get(culprit or "", _GENERAL),
-    )
+    return found
 
 
-def _cliff(result: ScalingResult) -> Finding | None:
-    cliff = result.selection.cliff
-    if cliff is None:
+def _cliff(result: ScalingResult, book: RuleBook) -> Finding | None:
+    cliff, rule = result.selection.cliff, book["SCALE-CLIFF"]
+    if cliff is None or (severity := rule.judge(kept=cliff.kept_ratio)) is None:
         return None
-    severity: Severity = "warning" if cliff.kept_ratio < WARNING_EFFICIENCY else "info"
-    return Finding(
-        code="scaling_tier_cliff",
-        title="Leaving the node costs speed",
-        severity=severity,
-        cause="scaling_plateau",
-        message=(
-            f"From {cliff.before_gpus} to {cliff.after_gpus} {result.curve.scale} each GPU keeps "
-            f"{cliff.kept_ratio:.0%} of its speed: the network between nodes carries what the links inside a node "
-            "carried before."
-        ),
-        impact=Impact(step_ratio=1 - cliff.kept_ratio),
-        confidence=0.9 if cliff.next_marginal is not None else 0.5,
+    return rule.finding(
+        severity,
+        fields={
+            "before": cliff.before_gpus,
+            "after": cliff.after_gpus,
+            "scale": sizes_word(result.curve.scale),
+            "kept": cliff.kept_ratio,
+        },
+        impact=Impact(step_ratio=round(1 - cliff.kept_ratio, 4)),
+        confidence=SURE if cliff.next_marginal is not None else UNSURE,
         evidence=(Evidence("speed per GPU kept when leaving the node", cliff.kept_ratio, "ratio", "scaling table"),),
-        actions=(
-            "Check the transports of a two-node run (`diagnose run` with NCCL logs): RDMA, GPUDirect, NICs used.",
-            "Shard inside the node first, so that less data crosses the network.",
-        ),
     )
 
 
-def _bad_data(code: str, text: str) -> Finding:
-    return Finding(
-        code=f"scaling_{code}",
-        title=_DATA_TITLES[code],
-        severity="info",
-        cause="data_quality",
-        message=text[0].upper() + text[1:] + ".",
-        actions=("Measure the point again with the same model, batch and software, or leave it out.",),
-    )
-
-
-def curve_regression(base: ScalingResult, new: ScalingResult) -> list[Finding]:
-    """One curve against another at the sizes both measured: slower by more than noise and 3 %.
+def curve_regression(base: ScalingResult, new: ScalingResult, rules: RuleBook | None = None) -> list[Finding]:
+    """One curve against another at the sizes both measured: slower by more than noise and the rule's threshold.
 
     Both must be in the same unit; sizes left out of either curve are not compared.
     """
+    rule: Rule = (rules or RuleBook())["SCALE-REGRESSION"]
     if base.curve.kind != new.curve.kind or base.curve.unit.lower() != new.curve.unit.lower():
         return []
     before = {point.gpus: point for point in base.selection.used}
@@ -163,38 +145,40 @@ def curve_regression(base: ScalingResult, new: ScalingResult) -> list[Finding]:
         if other := before.get(point.gpus):
             rates = (to_rate(p.value, p.gpus, new.curve.kind, "weak") for p in (other, point))
             changes.append((point.gpus, math.log(next(rates) / next(rates))))
-    slower = [(gpus, change) for gpus, change in changes if change > max(noise, math.log1p(SMALLEST_REGRESSION))]
+    least = max(noise, -math.log1p(-rule.limit("loss")))
+    slower = [(gpus, change) for gpus, change in changes if change > least]
     if not slower:
         return []
     worst_gpus, worst = max(slower, key=lambda item: item[1])
     loss = -math.expm1(-worst)
     return [
-        Finding(
-            code="scaling_regression",
-            title="Slower than the base curve",
-            severity="critical" if loss > 0.1 else "warning",
-            cause="regression",
-            message=(
-                f"At {len(slower)} of {len(changes)} common sizes the new curve is slower, most at "
-                f"{worst_gpus}: {loss:.1%} less throughput. {_grows(changes)}"
-            ),
-            impact=Impact(step_ratio=math.expm1(worst)),
-            confidence=0.9 if len(slower) > 1 else 0.7,
+        rule.finding(
+            rule.judge(loss=loss),
+            fields={
+                "slower": len(slower),
+                "common": len(changes),
+                "worst": worst_gpus,
+                "loss": loss,
+                "grows": _grows(changes, least),
+            },
+            impact=Impact(step_ratio=round(math.expm1(worst), 4)),
+            confidence=SURE if len(slower) > 1 else 0.7,
             evidence=tuple(
                 Evidence(f"throughput change at {gpus}", math.expm1(-change), "ratio", "both tables")
                 for gpus, change in changes
-            ),
-            actions=(
-                "Compare two runs at the worst size with `diagnose compare`: it names the part of the step that grew.",
             ),
         )
     ]
 
 
-def _grows(changes: Sequence[tuple[int, float]]) -> str:
+def _grows(changes: Sequence[tuple[int, float]], least: float) -> str:
     if len(changes) < 2:
         return "One common size does not tell whether the loss grows with the size."
     rise = changes[-1][1] - changes[0][1]
-    if rise > math.log1p(SMALLEST_REGRESSION):
+    if rise > least:
         return "The loss grows with the size: communication or waiting."
     return "The loss is the same at every size: look at compute, input or the host, not at the network."
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]

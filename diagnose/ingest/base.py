@@ -35,6 +35,8 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     size_bytes: int
     member: str | None = None
+    folder: str | None = None
+    """Where a relative path begins for a process with another working directory; None: in the working directory."""
 
     @property
     def label(self) -> str:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from diagnose.errors import UsageError
 from diagnose.ingest.base import Source
-from diagnose.ingest.streams import is_url, open_path, open_tar
+from diagnose.ingest.streams import open_path, open_tar, placed
+from diagnose.ingest.urls import is_url, list_url
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -21,18 +22,20 @@ _SKIPPED_SUFFIXES = (".duckdb", ".duckdb.wal", ".lock", ".part")
 _SKIPPED_NAMES = frozenset({"__pycache__"})
 
 
-def discover(paths: Iterable[str]) -> list[Source]:
+def discover(paths: Iterable[str], folder: str | None = None) -> list[Source]:
     """All sources below the paths, each once, in the order of their names.
 
-    A file that is reached on two ways (a link, a folder and a file in it) is one source, under its first name.
+    A file that is reached on two ways (a link, a folder and a file in it) is one source, under its first name. With
+    ``folder``, relative paths begin there instead of in the working directory, and are named as typed all the same.
 
     Raises:
         UsageError: a path does not exist, or a pattern finds nothing.
     """
     found: dict[tuple[str, str | None], Source] = {}
     for path in paths:
-        for source in _expand(path):
-            place = source.path if is_url(source.path) else os.path.realpath(source.path)
+        for source in _named_as_typed(path, folder):
+            there = placed(source.path, source.folder)
+            place = there if is_url(there) else os.path.realpath(there)
             found.setdefault((place, source.member), source)
     return sorted(found.values(), key=lambda source: source.label)
 
@@ -42,9 +45,23 @@ def is_unfinished(name: str) -> bool:
     return name.endswith(".tmp")
 
 
+def _named_as_typed(path: str, folder: str | None) -> Iterator[Source]:
+    there = placed(path, folder)
+    if folder is None or there == path:
+        yield from _expand(path)
+        return
+    above = there.removesuffix(path)
+    for source in _expand(there):
+        yield Source(
+            path=source.path.removeprefix(above), size_bytes=source.size_bytes, member=source.member, folder=folder
+        )
+
+
 def _expand(path: str) -> Iterator[Source]:
     if is_url(path):
-        yield from _expand_url(path)
+        for url, size_bytes in list_url(path):
+            if not url.endswith(_SKIPPED_SUFFIXES):
+                yield from _members(url, size_bytes)
         return
     place = Path(path)
     if place.is_dir():
@@ -84,29 +101,6 @@ def _walk(root: str) -> Iterator[Source]:
             if stat.S_ISREG(status.st_mode):
                 yield from _members(path, status.st_size)
     yield from (Source(path=path, size_bytes=0) for path in unreadable)
-
-
-def _expand_url(url: str) -> Iterator[Source]:
-    import fsspec
-
-    filesystem, path = fsspec.core.url_to_fs(url)
-    try:
-        if glob.has_magic(path) and not filesystem.exists(path):
-            listing = filesystem.glob(path, detail=True)
-            if not listing:
-                raise UsageError(f"{url} does not exist")
-        elif filesystem.isdir(path):
-            listing = filesystem.find(path, detail=True)
-        else:
-            yield from _members(url, int(filesystem.size(path) or 0))
-            return
-    except FileNotFoundError as error:
-        raise UsageError(f"{url} does not exist") from error
-    except OSError as error:
-        raise UsageError(f"{url} cannot be listed: {error}") from error
-    for name, info in sorted(listing.items()):
-        if info.get("type") != "directory" and not name.endswith(_SKIPPED_SUFFIXES):
-            yield from _members(filesystem.unstrip_protocol(name), int(info.get("size") or 0))
 
 
 def _members(path: str, size_bytes: int) -> Iterator[Source]:

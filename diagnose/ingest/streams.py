@@ -6,6 +6,7 @@ A stream that ends early or breaks keeps what came before and says why in ``dama
 from __future__ import annotations
 
 import io
+import os
 import tarfile
 import zipfile
 import zlib
@@ -16,6 +17,7 @@ from typing import IO, TYPE_CHECKING, Any, Protocol
 import zstandard
 
 from diagnose.errors import SourceError
+from diagnose.ingest.urls import is_url, open_url
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -189,7 +191,7 @@ def open_source(source: Source) -> ByteStream:
     """
 
     def reopen() -> IO[bytes]:
-        return _open_raw(source.path, source.member)
+        return _open_raw(placed(source.path, source.folder), source.member)
 
     try:
         return ByteStream(reopen(), reopen=reopen)
@@ -197,19 +199,20 @@ def open_source(source: Source) -> ByteStream:
         raise SourceError(f"cannot open {source.label}: {error}") from error
 
 
-def is_url(path: str) -> bool:
-    """Whether a path is an fsspec URL."""
-    return "://" in path
+def placed(path: str, folder: str | None) -> str:
+    """A path as typed in ``folder``, for a process that works elsewhere."""
+    return path if folder is None or is_url(path) else os.path.join(folder, path)  # noqa: PTH118 - "./a" stays "./a"
 
 
 def open_path(path: str) -> IO[bytes]:
-    """Open a local path or an fsspec URL for reading, undecoded."""
+    """Open a local path or an fsspec URL for reading, undecoded.
+
+    Raises:
+        OSError: it cannot be opened, for whatever reason the driver of a URL has.
+    """
     if not is_url(path):
         return Path(path).open("rb")
-    import fsspec
-
-    handle: IO[bytes] = fsspec.open(path, "rb").open()
-    return handle
+    return open_url(path)
 
 
 def open_tar(outer: IO[bytes], path: str, *, streaming: bool) -> tarfile.TarFile:

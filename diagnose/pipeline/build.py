@@ -15,9 +15,8 @@ from diagnose.errors import SourceError
 from diagnose.ingest.base import ReadOptions
 from diagnose.ingest.discover import discover
 from diagnose.ingest.identity import check_rank_pattern
-from diagnose.model import Issue
 from diagnose.pipeline.cross import analyse_across
-from diagnose.pipeline.engine import Engine, LocalEngine, Progress
+from diagnose.pipeline.engine import Engine, Finder, LocalEngine, Progress
 from diagnose.pipeline.identify import Identified, Member, identify, load_host_map
 from diagnose.pipeline.join_hosts import join_hosts
 from diagnose.pipeline.result import MapTask, SourceResult
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from diagnose.config import Config
+    from diagnose.model import Issue
 
 
 class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,7 +83,7 @@ def read_sources(
 ) -> list[SourceResult]:
     """Map every source below the paths; shards lie in ``scratch``."""
     check_rank_pattern(options.rank_from)
-    sources = discover(paths)
+    sources = engine.discover(paths) if isinstance(engine, Finder) else discover(paths)
     read = ReadOptions(timezone=options.timezone, keep=options.keep)
     tasks = [
         MapTask(source=source, options=read, shards=str(scratch), number=number, rank_from=options.rank_from)
@@ -293,7 +293,7 @@ def _write_run(writer: StoreWriter, identified: Identified, config: Config, name
             "start_ns": [min(start for start, _ in times) if times else None],
             "end_ns": [max(end for _, end in times) if times else None],
             "step_source": [sources.most_common(1)[0][0] if sources else "none"],
-            "config": [msgspec.json.encode(config).decode()],
+            "config": [msgspec.json.encode(msgspec.structs.replace(config, cluster={})).decode()],
         },
         schema={
             "name": pl.String,

@@ -11,12 +11,14 @@ from diagnose.analysis.cross.exposed import call_exposure, divide_exposed, mark_
 from diagnose.analysis.cross.groups import GroupConfig, resolve_groups
 from diagnose.analysis.cross.match import match_calls
 from diagnose.analysis.cross.network import instance_tiers, network_tiers
+from diagnose.analysis.cross.oversubscription import oversubscription
 from diagnose.analysis.cross.rank_work import rank_work
 from diagnose.analysis.cross.references import tier_references
 from diagnose.analysis.cross.replay import build_schedule
 from diagnose.analysis.cross.roles import pipeline_stages
 from diagnose.analysis.cross.stops import profiled_stops, regular_stops
 from diagnose.analysis.cross.suspects import find_suspects, world_suspects
+from diagnose.analysis.cross.tails import tail_suspects
 from diagnose.analysis.cross.waits import MATCHED_RATIO, split_waits
 from diagnose.analysis.cross.what_if import Inputs, what_if
 from diagnose.analysis.cross.who_waits import who_waits
@@ -31,8 +33,8 @@ if TYPE_CHECKING:
     from diagnose.store.writer import StoreWriter
 
 _CALL_COLUMNS = (
-    "rank, call, step, stream, start_ns, dur_ns, issue_ns, exposed_ns, exposed_from_ns, exposed_to_ns, collective, group_name, group_desc, "
-    "group_ranks, group_size, seq, is_p2p, peer, dtype, msg_bytes"
+    "rank, call, step, stream, start_ns, dur_ns, issue_ns, exposed_ns, exposed_from_ns, exposed_to_ns, exposed_late_ns, collective, group_name, group_desc, "
+    "group_ranks, group_size, seq, is_p2p, peer, dtype, in_elems, out_elems, msg_bytes"
 )
 
 
@@ -68,7 +70,7 @@ GROUP BY k.rank, k.step ORDER BY k.rank, k.step
 def _price(writer: StoreWriter) -> None:
     """Replay the schedule as it was and as it could be."""
     calls = writer.query(
-        "SELECT rank, call, step, stream, start_ns, dur_ns, collective, is_p2p, exposed_from_ns, exposed_to_ns FROM comm_call WHERE rank >= 0"
+        "SELECT rank, call, step, stream, start_ns, dur_ns, collective, is_p2p, exposed_from_ns, exposed_to_ns, exposed_late_ns FROM comm_call WHERE rank >= 0"
     )
     members = writer.query("SELECT instance, rank, call, start_ns FROM collective_rank")
     collective = writer.query(
@@ -111,10 +113,14 @@ def _judge_network(writer: StoreWriter, members: Sequence[Member], config: Confi
     references = tier_references(config, writer.query("SELECT * FROM bandwidth_reference"))
     writer.insert("network_tier", network_tiers(instances, references))
     crossing = instances.filter(pl.col("tier").is_not_null() & (pl.col("tier") != "intra-node"))
-    suspects = find_suspects(crossing, hosts)
+    suspects = pl.concat([find_suspects(instances, hosts), tail_suspects(crossing, hosts)])
     if suspects.is_empty() and len(crossing) and crossing.get_column("group_id").n_unique() == 1:
         suspects = world_suspects(sorted({host for host in hosts.values() if host is not None}))
     writer.insert("network_suspect", suspects)
+    ratio = oversubscription(instances)
+    if ratio is not None:
+        names = [f"oversubscription_{field}" for field in ratio._fields]
+        writer.insert("job_stat", pl.DataFrame({"name": names, "value": list(ratio)}))
 
 
 def _judge_ranks(writer: StoreWriter, world: Sequence[int], calls: pl.DataFrame) -> None:
@@ -186,7 +192,9 @@ def _match(writer: StoreWriter, members: Sequence[Member], world: Sequence[int])
         "rank", "call", pl.lit(0, pl.Int64).alias("wait_ns"), pl.lit(value=True).alias("certain")
     )
     divided = divide_exposed(
-        breakdown.drop("exposed_wait_ns", "exposed_transfer_ns", "exposed_transfer_max_ns"),
+        breakdown.drop(
+            "exposed_wait_ns", "exposed_transfer_ns", "exposed_transfer_max_ns", "late_comm_ns", "blocking_transfer_ns"
+        ),
         calls,
         pl.concat([believed, own]),
     )

@@ -9,10 +9,15 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from diagnose.pipeline.map_source import map_source
 from diagnose.pipeline.result import MapTask, SourceResult
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from diagnose.ingest.base import Source
 
 _SMALL_BYTES = 2_000_000
 """Starting a worker costs more than reading this much here."""
@@ -25,6 +30,15 @@ class Engine(Protocol):
 
     def run(self, tasks: list[MapTask]) -> Iterable[SourceResult]:
         """Results as they come."""
+        ...
+
+
+@runtime_checkable
+class Finder(Protocol):
+    """An engine whose workers see files that this machine may not: it finds the sources too."""
+
+    def discover(self, paths: Sequence[str]) -> list[Source]:
+        """As `diagnose.ingest.discover.discover` finds them, where they lie."""
         ...
 
 

@@ -69,14 +69,18 @@ def identify(results: list[SourceResult], host_map: HostMap) -> Identified:
     return Identified(members, sorted(final, key=lambda item: item.path), issues)
 
 
-def _preference(result: SourceResult) -> tuple[bool, int, str]:
-    return result.identity.rank_from != "name", result.identity.start_ns or 0, result.path
+def _preference(result: SourceResult) -> tuple[bool, int, bool, str]:
+    """What says its rank itself, then the newer window, then the whole one of two copies."""
+    is_whole = result.trace is not None and not result.trace.truncated
+    return result.identity.rank_from != "name", result.identity.start_ns or 0, is_whole, result.path
 
 
 def _why(other: SourceResult, chosen: SourceResult) -> str:
     if _preference(other)[0] != _preference(chosen)[0]:
         return "the one that says its rank itself"
-    return "newer" if (other.identity.start_ns or 0) < (chosen.identity.start_ns or 0) else "the last by name"
+    if (other.identity.start_ns or 0) < (chosen.identity.start_ns or 0):
+        return "newer"
+    return "whole" if _preference(other)[2] != _preference(chosen)[2] else "the last by name"
 
 
 def _overlap(results: list[SourceResult]) -> bool:

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from html import escape
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
 from diagnose.findings.scaling import scaling_findings
 from diagnose.report.scaling_svg import scaling_svg
-from diagnose.report.scaling_text import scaling_text, tables
+from diagnose.report.scaling_text import left_columns, scaling_text, tables
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from diagnose.analysis.scaling.analyse import ScalingResult
     from diagnose.analysis.scaling.answers import Threshold
+    from diagnose.findings.rules import RuleBook
     from diagnose.model import Finding
 
 SCHEMA = "diagnose.scaling/1"
@@ -26,14 +28,15 @@ STYLE = """
 table{border-collapse:collapse;margin:1rem 0;font-variant-numeric:tabular-nums}
 th,td{padding:.25rem .7rem;border-bottom:1px solid #8886;
 text-align:right}
-th:last-child,td:last-child{text-align:left}
+.left{text-align:left}.wide{overflow-x:auto}small{font-weight:400;opacity:.7}figure{margin:1rem 0}
+h1{font-size:1.6rem}h2{font-size:1.15rem;margin-top:1.6rem}
 .warn{border-left:4px solid #b3261e;padding-left:.7rem}@media print{body{margin:0}}
 """
 
 
-def render(result: ScalingResult, form: Format, *, extra: Sequence[Finding] = ()) -> str:
+def render(result: ScalingResult, form: Format, *, extra: Sequence[Finding] = (), rules: RuleBook | None = None) -> str:
     """The report in one of its formats; ``extra`` are findings from beside the curve (a regression against a base)."""
-    findings = [*scaling_findings(result), *extra]
+    findings = [*scaling_findings(result, rules), *extra]
     if form == "json":
         text = msgspec.json.format(msgspec.json.encode(document(result, findings)), indent=1).decode()
         return text + "\n"
@@ -155,19 +158,47 @@ def _threshold(threshold: Threshold | None) -> dict[str, Any] | None:
 
 def _html(result: ScalingResult, findings: Sequence[Finding]) -> str:
     content = tables(result, findings)
-    body = [f"<h1>{escape(content.title)}</h1>", *(f"<p>{escape(line)}</p>" for line in content.verdict)]
-    body += [f'<p class="warn">{escape(text)}</p>' for text in content.warnings]
+    body = [f"<h1>{escape(content.title)}</h1>", *_paragraphs(content.verdict)]
+    body += [f'<p class="warn">{escape(_sentence(text))}.</p>' for text in content.warnings]
     body.append(f"<figure>{scaling_svg(result)}</figure>")
-    for title, header, rows in content.tables:
-        head = "".join(f"<th>{escape(cell)}</th>" for cell in header)
-        lines = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
-        body.append(f"<h2>{escape(title)}</h2><table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table>")
     for finding in findings:
-        body.append(f"<h3>{escape(finding.severity)}: {escape(finding.title)}</h3><p>{escape(finding.message)}</p>")
+        heading = f"{escape(finding.severity)}: {escape(finding.title)} <small>{escape(finding.code)}</small>"
+        body.append(f"<h2>{heading}</h2><p>{escape(finding.message)}</p>")
         body.append("<ul>" + "".join(f"<li>{escape(action)}</li>" for action in finding.actions) + "</ul>")
+    body += [_table(title, header, rows) for title, header, rows in content.tables]
     body.append("<h2>Method</h2>" + "".join(f"<p>{escape(line)}</p>" for line in content.method))
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" '
         'content="width=device-width,initial-scale=1">'
+        """<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">"""
         f"<title>{escape(content.title)}</title><style>{STYLE}</style></head><body>{''.join(body)}</body></html>\n"
     )
+
+
+def _paragraphs(lines: Sequence[str]) -> list[str]:
+    """Sentences as paragraphs, lines that begin with a dash as a list."""
+    parts = []
+    for dashed, group in groupby(lines, key=lambda line: line.startswith("- ")):
+        if dashed:
+            parts.append("<ul>" + "".join(f"<li>{escape(line[2:])}</li>" for line in group) + "</ul>")
+        else:
+            parts += [f"<p>{escape(line)}</p>" for line in group]
+    return parts
+
+
+def _table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    sides = [' class="left"' if left else "" for left in left_columns(header)]
+
+    def line(cells: Sequence[str], tag: str) -> str:
+        inner = "".join(f"<{tag}{side}>{escape(cell)}</{tag}>" for cell, side in zip(cells, sides, strict=True))
+        return f"<tr>{inner}</tr>"
+
+    body = "".join(line(row, "td") for row in rows)
+    return (
+        f'<h2>{escape(title)}</h2><div class="wide"><table><thead>{line(header, "th")}</thead>'
+        f"<tbody>{body}</tbody></table></div>"
+    )
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from diagnose.analysis.scaling import predict
 from diagnose.analysis.scaling.table import from_rate
+from diagnose.analysis.scaling.words import percent, sizes_word
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -55,15 +56,14 @@ def scaling_svg(result: ScalingResult) -> str:
     sizes = [point.gpus for point in result.curve.points] + [p.gpus for p in result.predictions if p.value is not None]
     low, high = min(sizes), max(sizes)
     x = Axis(low / 1.15, high * 1.15, LEFT, WIDTH - RIGHT, logarithmic=True)
-    title = f"Scaling of {result.curve.unit} over {result.curve.scale}"
+    title = f"Scaling of {result.curve.unit} over {sizes_word(result.curve.scale)}"
+    kind = "" if result.curve.type == "unknown" else f" ({result.curve.type} scaling)"
     body = [*_upper(result, x, low, high), *_lower(result, x, high), *_legend(result)]
     return (
         f'<svg class="scaling" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="100%" '
         'role="img" '
         f'aria-label="{escape(title)}"><title>{escape(title)}</title><desc>{escape(_description(result))}</desc><style>{STYLE}</style>'
-        f'<text class="title" x="{LEFT}" y="24">{escape(title)} ({result.curve.type} scaling)</text>'
-        + "".join(body)
-        + "</svg>\n"
+        f'<text class="title" x="{LEFT}" y="24">{escape(title)}{kind}</text>' + "".join(body) + "</svg>\n"
     )
 
 
@@ -127,8 +127,10 @@ def _lower(result: ScalingResult, x: Axis, high: int) -> list[str]:
     y = Axis(
         0.0, max(1.1, *(value * 1.05 for value in shown)) if shown else 1.1, LOWER_BOTTOM, LOWER_TOP, logarithmic=False
     )
-    ticks = [(value, f"{value:.0%}") for value in (0.0, 0.25, 0.5, 0.75, 1.0)]
-    parts = _frame(x, y, LOWER_TOP, LOWER_BOTTOM, _size_ticks(result), ticks, "efficiency", result.curve.scale)
+    ticks = [(value, f"{percent(value)}") for value in (0.0, 0.25, 0.5, 0.75, 1.0)]
+    parts = _frame(
+        x, y, LOWER_TOP, LOWER_BOTTOM, _size_ticks(result), ticks, "efficiency", sizes_word(result.curve.scale)
+    )
     if result.curved is not None and len(result.curved.points) > 1:
         start = result.curved.points[0].gpus
         grid = [start * (high / start) ** (i / GRID_STEPS) for i in range(GRID_STEPS + 1)]
@@ -138,7 +140,7 @@ def _lower(result: ScalingResult, x: Axis, high: int) -> list[str]:
     parts.append(f'<text class="tick" x="{x.start + 4}" y="{y.at(0.8) + 13:.1f}">80 %</text>')
     parts += [
         f'<circle class="point" cx="{x.at(row.gpus):.1f}" cy="{y.at(row.efficiency):.1f}" '
-        f'r="4"><title>{row.gpus}: {row.efficiency:.1%}</title></circle>'
+        f'r="4"><title>{row.gpus}: {percent(row.efficiency, 1)}</title></circle>'
         for row in result.measured
     ]
     return parts

@@ -4,12 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from diagnose.analysis.scaling.words import percent, sizes_word
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from diagnose.analysis.scaling.analyse import ScalingResult
+    from diagnose.analysis.scaling.one_run import Estimate
+    from diagnose.analysis.scaling.parts import Bend
     from diagnose.analysis.scaling.predict import Prediction
     from diagnose.model import Finding
+
+
+WORDS = frozenset(("part", "law", "formula", "confidence"))
+"""Columns of words beside the last one of every table."""
+
+VISIBLE_SHARE = 0.05
+"""Parts that make less of the loss have no shape worth a word."""
 
 
 class Content(NamedTuple):
@@ -34,17 +45,15 @@ def scaling_text(result: ScalingResult, findings: Sequence[Finding], *, markdown
         lines.append("")
     for text in content.warnings:
         lines.append(f"{'- ' if markdown else ''}{bold.format('warning')}: {clean(text)}")
+    for finding in findings:
+        heading = f"{bold.format(finding.severity)}: {clean(finding.title)} ({finding.code})"
+        lines += ["", heading, *([""] if markdown else []), clean(finding.message), *([""] if markdown else [])]
+        lines += [f"- {clean(action)}" for action in finding.actions]
     for title, header, rows in content.tables:
         lines += ["", f"## {clean(title)}" if markdown else title, ""]
         lines += _markdown_table(header, rows) if markdown else _plain_table(header, rows)
-    for finding in findings:
-        lines += [
-            "",
-            f"{bold.format(finding.severity)}: {clean(finding.title)} ({finding.code})",
-            clean(finding.message),
-        ]
-        lines += [f"- {clean(action)}" for action in finding.actions]
-    lines += ["", "## Method" if markdown else "Method", *(clean(line) for line in content.method)]
+    lines += ["", "## Method" if markdown else "Method", ""]
+    lines += [f"{'- ' if markdown else ''}{clean(line)}" for line in content.method]
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
@@ -57,68 +66,80 @@ def number(value: float, digits: int = 6) -> str:
 def tables(result: ScalingResult, findings: Sequence[Finding]) -> Content:
     """Verdict, warnings and tables of a result."""
     curve = result.curve
-    title = f"Scaling over {curve.scale}, {curve.unit}: {curve.type} scaling ({curve.type_from})"
+    title = f"Scaling of {curve.unit} over {sizes_word(curve.scale)}"
     found = [_points(result)]
     if result.predictions:
         found.append(
             (
                 "Predictions (90 % interval)",
-                [curve.scale, curve.unit, "interval", "confidence", "why"],
+                [sizes_word(curve.scale), curve.unit, "interval", "confidence", "why"],
                 [_prediction(p) for p in result.predictions],
             )
         )
     if result.bend is not None:
-        rows = [
-            [
-                part.name,
-                f"{part.at_ns[0][1] / 1e6:.2f}",
-                f"{part.at_ns[-1][1] / 1e6:.2f}",
-                f"{part.share:.0%}",
-                part.shape or "no shape from these points",
-            ]
-            for part in result.bend.parts
-        ]
-        ends = result.bend.parts[0].at_ns
-        found.append(
-            (
-                "Parts of the step, GPU-time per unit of work (ms)",
-                ["part", f"at {ends[0][0]}", f"at {ends[-1][0]}", "share of loss", "grows"],
-                rows,
-            )
-        )
+        found.append(_parts(result.bend))
     if result.classics and result.curved is not None:
         found.append(_beside(result))
-    warnings = [warned.text for warned in result.warnings]
+    warnings = [warned.text for warned in result.warnings if not (warned.code == "one_point" and result.model_estimate)]
     return Content(title, _verdict(result, findings), warnings, found, _method(result))
 
 
 def _verdict(result: ScalingResult, findings: Sequence[Finding]) -> list[str]:
-    lines: list[str] = []
+    scale = sizes_word(result.curve.scale)
     if result.selection.refused:
         return [f"No curve: {result.selection.refused}."]
+    lines = _estimated(result.model_estimate) if result.model_estimate else []
     if len(result.measured) > 1:
         first, last = result.measured[0], result.measured[-1]
         lines.append(
-            f"{last.gpus} {result.curve.scale} are {last.speedup:.2f} times as fast as {first.gpus}, ideal "
-            f"{last.ideal:.4g}: efficiency {last.efficiency:.1%}."
+            f"{last.gpus} {scale} are {last.speedup:.2f} times as fast as {first.gpus}, ideal "
+            f"{last.ideal:.4g}: efficiency {percent(last.efficiency, 1)}."
         )
-    lines += [
-        f"{threshold.text[0].upper()}{threshold.text[1:]}."
-        for threshold in (result.efficiency_floor, result.plateau)
-        if threshold is not None
-    ]
-    if result.peak is not None and result.peak.gpus is not None:
-        lines.append(f"{result.peak.text[0].upper()}{result.peak.text[1:]}.")
+        thresholds = [result.efficiency_floor, result.plateau]
+        if result.peak is not None and result.peak.gpus is not None:
+            thresholds.append(result.peak)
+        lines += [f"{_sentence(threshold.text)}." for threshold in thresholds if threshold is not None]
+    for p in result.predictions[:3]:
+        if p.value is not None and p.interval is not None:
+            ends = f"{number(p.interval[0], 4)} to {number(p.interval[1], 4)}"
+            lines.append(
+                f"At {p.gpus}: {number(p.value, 4)} {result.curve.unit} expected, 90 % interval {ends}, "
+                f"{p.confidence} confidence."
+            )
     if result.bend is not None and result.bend.culprit is not None:
-        lines.append(f"{result.bend.text[0].upper()}{result.bend.text[1:]}.")
-    elif any(finding.code == "scaling_plateau" for finding in findings) and result.bend is None:
+        lines.append(f"{_sentence(result.bend.text)}.")
+    elif any(finding.code == "SCALE-PLATEAU" for finding in findings) and result.bend is None:
         lines.append(
-            "Throughput alone does not tell what bends the curve; run stores or columns with the parts of the step do."
+            "Throughput alone does not tell what bends the curve; runs, or columns with the parts of the step, do."
         )
-    lines += [f"Target, {target.goal}: {target.text}." for target in result.targets]
-    if result.model_estimate is not None:
-        lines.append(f"{result.model_estimate.text}. It assumes: {'; '.join(result.model_estimate.assumptions)}.")
+    return lines + [f"Target, {target.goal}: {target.text}." for target in result.targets]
+
+
+def _estimated(found: Estimate) -> list[str]:
+    lines = [f"{_sentence(found.text)}."]
+    if found.assumptions:
+        lines += ["It assumes:", *(f"- {text}" for text in found.assumptions)]
     return lines
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _parts(bend: Bend) -> tuple[str, list[str], list[list[str]]]:
+    rows = [
+        [
+            part.name.replace("_", " "),
+            f"{part.at_ns[0][1] / 1e6:.2f}",
+            f"{part.at_ns[-1][1] / 1e6:.2f}",
+            percent(part.share),
+            (part.shape or "no shape from these points") if part.share >= VISIBLE_SHARE else "",
+        ]
+        for part in bend.parts
+    ]
+    ends = bend.parts[0].at_ns
+    header = ["part", f"at {ends[0][0]}", f"at {ends[-1][0]}", "share of loss", "grows"]
+    return "Parts of the step, GPU-time per unit of work (ms)", header, rows
 
 
 def _points(result: ScalingResult) -> tuple[str, list[str], list[list[str]]]:
@@ -126,7 +147,7 @@ def _points(result: ScalingResult) -> tuple[str, list[str], list[list[str]]]:
     by_size = {row.gpus: row for row in result.measured}
     money = any(row.cost_per_unit is not None for row in result.measured)
     header = [
-        curve.scale,
+        sizes_word(curve.scale),
         curve.unit,
         "speed-up",
         "efficiency",
@@ -142,8 +163,8 @@ def _points(result: ScalingResult) -> tuple[str, list[str], list[list[str]]]:
         if row is None:
             cells += ["", "", "", "", *([""] if money else [])]
         else:
-            marginal = "" if row.marginal is None else f"{row.marginal:.0%}"
-            cells += [f"{row.speedup:.2f}", f"{row.efficiency:.1%}", marginal, f"{row.cost_ratio:.3f}"]
+            marginal = "" if row.marginal is None else f"{percent(row.marginal)}"
+            cells += [f"{row.speedup:.2f}", f"{percent(row.efficiency, 1)}", marginal, f"{row.cost_ratio:.3f}"]
             cells += [f"{row.cost_per_unit * 1e6:.4g}" if row.cost_per_unit is not None else ""] if money else []
         rows.append([*cells, "yes" if item.used else f"no: {item.why}"])
     return "Measured", header, rows
@@ -179,22 +200,34 @@ def _beside(result: ScalingResult) -> tuple[str, list[str], list[list[str]]]:
 
 
 def _method(result: ScalingResult) -> list[str]:
-    lines = []
-    if result.curved is not None:
-        formulas = ", ".join(fit.form.formula for fit, _ in result.curved.parts) or "the last efficiency persists"
+    curve = result.curve
+    known = "weak or strong" if curve.type == "unknown" else curve.type
+    lines = [f"Scaling type: {known}, {curve.type_from}."] if len(curve.points) > 1 else []
+    if result.curved is not None and len(result.curved.points) > 1:
+        formulas = ", ".join(fit.form.formula for fit, _ in result.curved.parts)
         lines.append(
             f"Fit: {result.curved.label}; {formulas}; tau is GPU-time per unit of work, n = N / "
             f"{result.curved.points[0].gpus}."
         )
         noise, source = result.noise
-        lines.append(f"Run-to-run noise {noise:.2%} ({source}); residual {result.curved.residual_sd:.2%}.")
-    return [*lines, *(f"Note: {note}." for note in result.curve.notes)]
+        residual = percent(result.curved.residual_sd, 2)
+        lines.append(f"Run-to-run noise {percent(noise, 2)} ({source}); residual {residual}.")
+    return [*lines, *(f"Note: {note}." for note in curve.notes)]
+
+
+def left_columns(header: Sequence[str]) -> list[bool]:
+    """Which columns hold words, and so start at the left."""
+    return [name in WORDS or place == len(header) - 1 for place, name in enumerate(header)]
 
 
 def _plain_table(header: list[str], rows: list[list[str]]) -> list[str]:
-    widths = [max(len(line[column]) for line in [header, *rows]) for column in range(len(header) - 1)]
+    widths = [max(len(line[column]) for line in [header, *rows]) for column in range(len(header))]
+    left = left_columns(header)
     return [
-        "  ".join([*(cell.rjust(width) for cell, width in zip(line[:-1], widths, strict=True)), line[-1]])
+        "  ".join(
+            cell.ljust(width) if words else cell.rjust(width)
+            for cell, width, words in zip(line, widths, left, strict=True)
+        )
         for line in [header, *rows]
     ]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from diagnose.errors import ConfigError
@@ -42,6 +43,12 @@ def test_two_copies_of_one_file() -> None:
     used, issues, _ = codes([trace("a", 3), trace("b", 3)])
     assert used == {3: "b"}
     assert issues == ["duplicate_rank"]
+
+
+def test_of_two_copies_the_whole_one_is_used() -> None:
+    cut = trace("b", 3)
+    cut = msgspec.structs.replace(cut, trace=msgspec.structs.replace(INFO, truncated=True))
+    assert codes([trace("a", 3), cut])[0] == {3: "a"}
 
 
 def test_a_stated_rank_beats_one_from_a_name() -> None:

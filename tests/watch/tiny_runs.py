@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-COMPUTE_US, COMM_US, STEPS = 800.0, 120.0, 4
+COMPUTE_US, COMM_US, STEPS = 3000.0, 60.0, 4
 BASE_NS = 1_700_000_000_000_000_000
 
 
@@ -42,16 +42,17 @@ def write_run(
 
 def trace(rank: int, ranks: int, work: list[list[float]], start_s: float) -> dict[str, object]:
     events: list[dict[str, object]] = []
-    now, correlation = 1000.0, 1
+    now, correlation = 1050.0, 1
     for number, durations in enumerate(work):
         slowest = max(durations)
         length = slowest + COMM_US + 60.0
-        events.append(host("user_annotation", f"ProfilerStep#{number + 3}", now, length - 2))
-        arrive, end = now + 20 + durations[rank], now + 20 + slowest + COMM_US
+        ahead = 1000.0 + number * 100  # the host is steps ahead of the device
+        events.append(host("user_annotation", f"ProfilerStep#{number + 3}", ahead, 98.0))
+        arrive, end = now + durations[rank], now + slowest + COMM_US
         events += launched(
             "gemm_kernel<128, 64>",
-            now + 2,
-            now + 20,
+            ahead + 2,
+            now,
             durations[rank],
             correlation,
             {"grid": [64, 1, 1], "block": [128, 1, 1]},
@@ -60,15 +61,8 @@ def trace(rank: int, ranks: int, work: list[list[float]], start_s: float) -> dic
             "Collective name": "allreduce", "Process Group Name": "0", "Process Group Description": "default_pg", "Process Group Ranks": str(list(range(ranks))),
             "Group size": ranks, "dtype": "Float", "In msg nelems": 1000, "Out msg nelems": 1000, "Seq": number + 1,
         }  # fmt: skip
-        events += launched(
-            "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
-            now + 8,
-            arrive,
-            end - arrive,
-            correlation + 1,
-            comm,
-            stream=13,
-        )
+        name = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
+        events += launched(name, ahead + 8, arrive, end - arrive, correlation + 1, comm, stream=13)
         correlation += 2
         now += length
     return {

@@ -27,11 +27,14 @@ WORDS = {
     "idle_sync": "idle in synchronisation",
     "idle_bubble": "pipeline bubbles",
     "idle_other": "other idle time",
+    "late_comm": "late launches behind communication",
 }
 _ECHO_RATIO = 0.4
 """Ranks whose own work grew by so much of the change, beyond the others', explain it: the others wait for them."""
 
 _BESIDE_RATIO = 0.2
+_BESIDE_WORST_RATIO = 0.5
+"""Other ranks are named beside the worst one when they changed at least half as much."""
 
 
 def attribute(
@@ -53,7 +56,8 @@ def attribute(
     culprits = [item for item in ranks if item.changed and sign * (item.change_ns or 0) > 0]
     most = culprits[0] if sign > 0 and culprits else culprits[-1] if culprits else None
     alone = most is not None and abs(most.change_ns or 0) >= _ECHO_RATIO * abs(pace.change_ns)
-    chosen = culprits if alone else []
+    least = _BESIDE_WORST_RATIO * abs(most.change_ns or 0) if most is not None else 0.0
+    chosen = [item for item in culprits if abs(item.change_ns or 0) >= least] if alone else []
     named = _hosts(chosen, hosts, sign)
     part = most.part if alone and most is not None and most.part else pace.part
     change = pace.change_ns

@@ -18,7 +18,15 @@ PARTS = (
     "compute_ns", "exposed_wait_ns", "exposed_transfer_ns", "exposed_comm_ns", "exposed_memcpy_ns",
     "idle_input_ns", "idle_host_ns", "idle_sync_ns", "idle_bubble_ns", "idle_other_ns",
 )  # fmt: skip
-LOCAL_PARTS = ("compute_ns", "exposed_memcpy_ns", "idle_input_ns", "idle_host_ns", "idle_sync_ns", "idle_other_ns")
+LOCAL_PARTS = (
+    "compute_ns",
+    "exposed_memcpy_ns",
+    "idle_input_ns",
+    "idle_host_ns",
+    "idle_sync_ns",
+    "idle_other_ns",
+    "late_comm_ns",
+)
 """Parts a rank causes itself: a rank is compared by these, never by when it arrives."""
 UNKNOWN_ERROR = 0.03
 """Assumed for a median of one or two steps."""
@@ -154,6 +162,7 @@ def _ranks(job: JobSummary | None, breakdown: pl.DataFrame) -> pl.DataFrame:
     if job is None:
         return breakdown.select(columns).clear().with_columns(pl.lit(None, pl.String).alias("host"))
     hosts = job.per_rank.select("rank", "host")
+    columns += [name for name in LOCAL_PARTS if name not in columns and name in job.parts.columns]
     return job.parts.select(columns).join(hosts, on="rank", how="left").sort("rank", "step")
 
 

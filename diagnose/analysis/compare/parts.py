@@ -165,7 +165,8 @@ def _grown_part(context: Context, rank: int) -> str | None:
         return sum(known) / len(known) if known else None
 
     changes = {}
-    for part in LOCAL_PARTS:
+    told = [run.ranks.columns for run in (*context.base, *context.new)]
+    for part in (part for part in LOCAL_PARTS if all(part in columns for columns in told)):
         before, after = mean(context.base, part), mean(context.new, part)
         if before is not None and after is not None:
             changes[part.removesuffix("_ns")] = after - before

@@ -56,6 +56,7 @@ def components(
 
     Persistent ranks are compared with the ordinary ranks of their role, transient ones with their own other steps.
     """
+    parts = parts.with_columns(pl.col("idle_host_ns") + pl.col("late_comm_ns").fill_null(0))
     dense = {name: _dense(work, parts, column) for name, column in COMPONENTS.items()}
     local = _dense(work, parts, "local_work_ns")
     count = len(work.ranks)

@@ -35,7 +35,7 @@ def mark_handshakes(calls: pl.DataFrame) -> pl.DataFrame:
 
 
 def divide_exposed(breakdown: pl.DataFrame, calls: pl.DataFrame, members: pl.DataFrame) -> pl.DataFrame:
-    """Breakdown rows with exposed_wait_ns, exposed_transfer_ns and an upper bound of the latter.
+    """Breakdown rows with exposed_wait_ns, exposed_transfer_ns, an upper bound of it, its blocking part, late_comm_ns.
 
     An instant counts as transfer when any exposed call is past its waiting prefix, so concurrent calls are not counted
     twice; the rest of exposed_comm is waiting. Steps with unmatched exposed calls stay null: waiting is unknown there.
@@ -65,7 +65,10 @@ def divide_exposed(breakdown: pl.DataFrame, calls: pl.DataFrame, members: pl.Dat
         joined.filter(~pl.col("certain")).group_by("rank", "step").agg(pl.col("exposed_ns").sum().alias("unknown_ns"))
     )
     rows = breakdown
-    for part in (certain, bound, unknown):
+    launched = joined.with_columns(_whole_late().alias("exposed_from_ns"))
+    blocking = _owned_transfer(launched.filter(pl.col("certain")), "blocking")
+    late = _owned_late(joined)
+    for part in (certain, bound, unknown, blocking, late):
         rows = rows.join(part, on=["rank", "step"], how="left")
     little = pl.col("unknown_ns").fill_null(0) <= _UNKNOWN_RATIO * pl.col("exposed_comm_ns")
     known = pl.when(little).then(pl.min_horizontal(pl.col("transfer").fill_null(0), pl.col("exposed_comm_ns")))
@@ -73,10 +76,37 @@ def divide_exposed(breakdown: pl.DataFrame, calls: pl.DataFrame, members: pl.Dat
         rows.with_columns(
             known.alias("exposed_transfer_ns"),
             pl.min_horizontal(pl.col("bound").fill_null(0), pl.col("exposed_comm_ns")).alias("exposed_transfer_max_ns"),
+            pl.min_horizontal(pl.col("late").fill_null(0), pl.col("exposed_comm_ns")).alias("late_comm_ns"),
         )
-        .with_columns((pl.col("exposed_comm_ns") - pl.col("exposed_transfer_ns")).alias("exposed_wait_ns"))
-        .drop("transfer", "bound", "unknown_ns")
+        .with_columns(pl.min_horizontal(pl.col("blocking").fill_null(0), "exposed_transfer_ns").alias("blocking"))
+        .with_columns(
+            (pl.col("exposed_comm_ns") - pl.col("exposed_transfer_ns")).alias("exposed_wait_ns"),
+            pl.when(pl.col("exposed_transfer_ns").is_not_null()).then(pl.col("blocking")).alias("blocking_transfer_ns"),
+            pl.col("local_work_ns") + pl.col("late_comm_ns").fill_null(0),
+        )
+        .drop("transfer", "bound", "unknown_ns", "blocking", "late")
     )
+
+
+def _whole_late() -> pl.Expr:
+    """Where each stretch starts once the host has launched what follows; its own start where launches are unknown."""
+    return pl.coalesce("exposed_late_ns", "exposed_from_ns")
+
+
+def _owned_late(joined: pl.DataFrame) -> pl.DataFrame:
+    """Exposed time before the launch of what follows, per (rank, step): the union over its calls."""
+    pieces = (
+        joined.filter(pl.col("exposed_late_ns").is_not_null()).select("rank", "step", "start_ns", "exposed_from_ns", "exposed_late_ns")
+        .explode("exposed_from_ns", "exposed_late_ns").drop_nulls().filter(pl.col("exposed_late_ns") > pl.col("exposed_from_ns")).sort("rank", "step")
+    )  # fmt: skip
+    owners = pieces.select("rank", "step").unique(maintain_order=True).with_row_index("owner")
+    placed = pieces.join(owners, on=["rank", "step"], maintain_order="left")
+    start = placed.get_column("start_ns").to_numpy()
+    lengths = split(
+        start + placed.get_column("exposed_from_ns").to_numpy(), start + placed.get_column("exposed_late_ns").to_numpy(),
+        np.full(len(placed), COMM, np.int8), placed.get_column("owner").to_numpy().astype(np.int64), len(owners),
+    ).comm_ns  # fmt: skip
+    return owners.with_columns(pl.Series("late", lengths, dtype=pl.Int64)).drop("owner")
 
 
 def call_exposure(calls: pl.DataFrame, members: pl.DataFrame) -> pl.DataFrame:
@@ -144,7 +174,7 @@ def _transfer_ns(pieces: pl.DataFrame, owners: int) -> NDArray[np.int64]:
 
 
 def blocking_comm(breakdown: pl.DataFrame) -> pl.DataFrame:
-    """Per step: the critical rank (least exposed wait) and its exposed transfer; the bound where waits are unknown.
+    """Per step: the critical rank (least exposed wait) and what blocks it; the bound where waits are unknown.
 
     Grain: step. blocking_comm_ns is null where any rank's wait is unknown; blocking_max_ns is the least upper bound.
     """
@@ -152,9 +182,10 @@ def blocking_comm(breakdown: pl.DataFrame) -> pl.DataFrame:
     critical = (
         frame.filter(pl.col("exposed_wait_ns").is_not_null()).sort("step", "exposed_wait_ns", "rank")
         .group_by("step", maintain_order=True)
-        .agg(pl.col("rank").first().alias("critical_rank"), pl.col("exposed_transfer_ns").first().alias("blocking_comm_ns"))
+        .agg(pl.col("rank").first().alias("critical_rank"), pl.col("blocking_transfer_ns").first().alias("blocking_comm_ns"))
     )  # fmt: skip
     bounds = frame.group_by("step").agg(
-        pl.col("exposed_transfer_max_ns").min().alias("blocking_max_ns"), pl.col("span_ns").median()
+        (pl.col("exposed_transfer_max_ns") - pl.col("late_comm_ns").fill_null(0)).clip(lower_bound=0).min().alias("blocking_max_ns"),
+        pl.col("span_ns").median(),
     )
     return bounds.join(critical, on="step", how="left").sort("step")

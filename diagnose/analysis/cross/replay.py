@@ -61,7 +61,8 @@ def build_schedule(
     """The schedule of the steps given, all ranks together; None without a matched collective.
 
     Args:
-        calls: comm_call rows (rank, call, step, stream, start_ns, dur_ns, collective, is_p2p, exposed_from_ns, exposed_to_ns).
+        calls: comm_call rows (rank, call, step, stream, start_ns, dur_ns, collective, is_p2p, exposed_from_ns, exposed_to_ns,
+            exposed_late_ns): what is exposed before the host launches what follows is local progress.
         members: collective_rank rows (instance, rank, call, start_ns aligned).
         collective: whole collectives (instance, transfer_ns, msg_bytes, alpha_ns, median_ns).
         steps: step rows of normal steps (rank, step, start_ns, end_ns).
@@ -69,6 +70,7 @@ def build_schedule(
     chosen = _chosen_steps(steps, calls)
     steps = steps.filter(pl.col("step").is_in(chosen))
     calls = calls.join(steps.select("rank", "step"), on=["rank", "step"]).sort("rank", "start_ns")
+    calls = calls.with_columns(pl.coalesce("exposed_late_ns", "exposed_from_ns").alias("exposed_from_ns"))
     if calls.is_empty() or steps.is_empty():
         return None
     placed = calls.join(
@@ -138,7 +140,8 @@ def _events(placed: pl.DataFrame, steps: pl.DataFrame) -> Schedule:
     last_to = placed.get_column("exposed_to_ns").list.last().fill_null(-1).to_numpy()
     # A send is not waited for; what looks exposed beside it is another call's doing.
     near_end = last_to >= duration - np.maximum(_TAIL_NS, _TAIL_RATIO * duration)
-    blocks = near_end & (last_to > 0) & (placed.get_column("collective") != "send").to_numpy()
+    last_from = placed.get_column("exposed_from_ns").list.last().fill_null(0).to_numpy()
+    blocks = near_end & (last_to > last_from) & (placed.get_column("collective") != "send").to_numpy()
     pieces = (
         placed.select("row", "exposed_from_ns", "exposed_to_ns")
         .explode("exposed_from_ns", "exposed_to_ns")

@@ -25,12 +25,15 @@ _MAX_SUSPECTS = 4
 _MANY_GROUPS = 8
 """From here on the groups themselves show how much healthy ones differ; fewer are measured against their own noise."""
 
+_UNEVEN = ("all_to_allv", "gather", "scatter", "send_recv", "coalesced", "unknown")
+"""Each rank moves its own amount, so that groups differ by their work."""
+
 _HEALTHY = 2.0
 """Groups less than two standard deviations above the fast ones vote against their members."""
 
 SCHEMA = {
     "kind": pl.String, "name": pl.String, "host": pl.String, "ranks": pl.List(pl.Int32), "score": pl.Float64, "slowdown_ratio": pl.Float64,
-    "ambiguous": pl.Boolean,
+    "ambiguous": pl.Boolean, "tier": pl.String,
 }  # fmt: skip
 
 
@@ -44,27 +47,45 @@ class Candidate(NamedTuple):
 
 
 def find_suspects(instances: pl.DataFrame, hosts: Mapping[int, str | None]) -> pl.DataFrame:
-    """Suspects with scores; empty where no two comparable groups differ.
+    """Suspects with scores; empty where no two comparable groups differ. Groups of different tiers are never compared.
 
     Args:
-        instances: whole inter-node collectives with ranks, collective, members, msg_bytes, transfer_ns.
+        instances: whole collectives with ranks, tier, collective, members, msg_bytes, transfer_ns.
         hosts: host by rank.
     """
+    even = instances.filter(~pl.col("collective").is_in(list(_UNEVEN)))
+    inside = even.filter(pl.col("tier") == "intra-node")
+    across = even.filter(pl.col("tier").is_not_null() & (pl.col("tier") != "intra-node"))
+    nodes = [item for item in candidates_of(hosts) if item.kind == "node"]
+    return pl.concat([_suspects(across, candidates_of(hosts), "inter-node"), _suspects(inside, nodes, "intra-node")])
+
+
+def _suspects(instances: pl.DataFrame, candidates: list[Candidate], tier: str) -> pl.DataFrame:
     groups = _groups(instances)
     if groups.is_empty():
         return pl.DataFrame(schema=SCHEMA)
     members = [frozenset(ranks) for ranks in groups.get_column("ranks").to_list()]
     z = np.clip(groups.get_column("z").to_numpy(), -_CLIP, _CLIP)
     effect = groups.get_column("effect").to_numpy()
-    candidates = _candidates(hosts)
-    holds = np.array([[bool(group & set(candidate.ranks)) for group in members] for candidate in candidates])
-    holds = np.array(
-        [
-            [held and not group <= set(candidate.ranks) for held, group in zip(row, members, strict=True)]
-            for row, candidate in zip(holds, candidates, strict=True)
-        ]
-    )
-    return _greedy(candidates, holds, z, effect)
+    holds = _holds(candidates, members, inside=tier == "intra-node")
+    return _greedy(candidates, holds, z, effect).with_columns(pl.lit(tier).alias("tier")).select(list(SCHEMA))
+
+
+def _holds(candidates: list[Candidate], members: list[frozenset[int]], *, inside: bool) -> np.ndarray[tuple[int, int], np.dtype[np.bool_]]:
+    """[candidate, group]: groups that cross the candidate's border; for links inside a node, groups within it."""
+    place = {rank: [] for item in candidates for rank in item.ranks}  # type: dict[int, list[int]]
+    for number, item in enumerate(candidates):
+        for rank in item.ranks:
+            place[rank].append(number)
+    holds = np.zeros((len(candidates), len(members)), bool)
+    for column, group in enumerate(members):
+        counts: dict[int, int] = {}
+        for rank in group:
+            for number in place.get(rank, ()):
+                counts[number] = counts.get(number, 0) + 1
+        for number, count in counts.items():
+            holds[number, column] = (count == len(group)) == inside
+    return holds
 
 
 def world_suspects(hosts: Sequence[str]) -> pl.DataFrame:
@@ -79,6 +100,7 @@ def world_suspects(hosts: Sequence[str]) -> pl.DataFrame:
                 "score": 0.0,
                 "slowdown_ratio": None,
                 "ambiguous": True,
+                "tier": "inter-node",
             }
             for host in hosts
         ],
@@ -90,10 +112,10 @@ def _groups(instances: pl.DataFrame) -> pl.DataFrame:
     """One row a (group, kind, size): log transfer against the class, in robust standard deviations."""
     per = (
         instances.filter(pl.col("transfer_ns") > 0)
-        .group_by("ranks", "collective", "members", "msg_bytes")
+        .group_by("ranks", "tier", "collective", "members", "msg_bytes")
         .agg(pl.col("transfer_ns").log().median().alias("y"), pl.len().alias("count"), _noise().alias("noise"))
     )
-    shape = ["collective_class", "members", "msg_bytes"]
+    shape = ["tier", "collective_class", "members", "msg_bytes"]
     per = per.with_columns(pl.col("collective").replace({"send": "p2p", "recv": "p2p"}).alias("collective_class"))
     # With a slow element in half of the groups the median is slow too: the fast quarter is what the class can do.
     per = per.with_columns(
@@ -113,7 +135,8 @@ def _noise() -> pl.Expr:
     return 1.4826 * 1.2533 * (y - y.median()).abs().median() / pl.len().sqrt()
 
 
-def _candidates(hosts: Mapping[int, str | None]) -> list[Candidate]:
+def candidates_of(hosts: Mapping[int, str | None]) -> list[Candidate]:
+    """Every host, and every rank of hosts with several."""
     by_host: dict[str, list[int]] = {}
     for rank, host in sorted(hosts.items()):
         if host is not None:
@@ -172,7 +195,7 @@ def _greedy(
         left &= ~holds[top]
         if not left.any():
             break
-    return pl.DataFrame(rows, schema=SCHEMA)
+    return pl.DataFrame(rows, schema={name: kind for name, kind in SCHEMA.items() if name != "tier"})
 
 
 def _score(

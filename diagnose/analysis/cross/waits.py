@@ -92,7 +92,7 @@ def _collective(frame: pl.DataFrame) -> pl.DataFrame:
     last_by_clock = pl.col("rank").sort_by("aligned_ns", "rank").last()
     table = frame.group_by("instance").agg(
         pl.col("group_id").first(), pl.col("is_p2p").first(), pl.col("collective").sort().first(), pl.col("seq").min(), pl.col("step").mode().sort().first(),
-        pl.col("dtype").first(), pl.col("msg_bytes").max(), pl.col("size").first().alias("members"), pl.len().alias("seen"),
+        pl.col("dtype").first(), _whole_message(), pl.col("size").first().alias("members"), pl.len().alias("seen"),
         pl.col("match_method").first(), pl.col("transfer_ns").first(), pl.col("wait_ns").sum(),
         (pl.col("dur_ns").max() - pl.col("dur_ns").min()).alias("start_skew_ns"),
         (pl.col("end_ns").max() - pl.col("end_ns").min()).alias("end_skew_ns"),
@@ -120,6 +120,12 @@ def _collective(frame: pl.DataFrame) -> pl.DataFrame:
         )
         .sort("instance")
     )  # fmt: skip
+
+
+def _whole_message() -> pl.Expr:
+    """S of the instance. An all-gather whose trace has the shard only is the members times that."""
+    shard_only = (pl.col("collective") == "all_gather") & pl.col("out_elems").is_null() & pl.col("group_size").is_null()
+    return (pl.col("msg_bytes") * pl.when(shard_only).then(pl.col("size")).otherwise(1)).max().alias("msg_bytes")
 
 
 def _coverage(members: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from diagnose.store.rank_trace import RankTrace
 
 _FULL_OUTPUT = frozenset({"all_gather"})
+_UNEVEN = frozenset({"all_to_all", "all_to_allv"})
 _P2P = frozenset({"send", "recv", "send_recv"})
 _CANONICAL_TYPE = re.compile(r'"([^"]*)"')
 
@@ -160,7 +161,7 @@ def describe(operation: str, args: CommArgs, rank: int | None) -> Described:
             if in_elems and args.group_size
             else in_elems
         )
-    elif kind in _P2P or kind in ("broadcast", "scatter"):
+    elif kind in _P2P or kind in _UNEVEN or kind in ("broadcast", "scatter"):
         whole = max(in_elems or 0, out_elems or 0) or None
     peer = _peer(kind, args, rank)
     return Described(

@@ -13,6 +13,7 @@ from diagnose.analysis.rank.comm_calls import arguments, describe, host_comm_spa
 from diagnose.analysis.rank.comm_rows import CommSpans, comm_frame, step_numbers, tokens
 from diagnose.analysis.rank.gaps import gap_frame, step_idle, whole_idle
 from diagnose.analysis.rank.idle import host_spans
+from diagnose.analysis.rank.late import with_late_launches
 from diagnose.analysis.rank.launches import Launches, match_launches
 from diagnose.analysis.rank.reduced import WHOLE_TRACE, Note, Reduced
 from diagnose.analysis.rank.split_rows import IDLE, IDLE_CAUSES, WORK, blind_steps, breakdown_frame, step_frame, unknown
@@ -68,7 +69,7 @@ def reduce_device(whole: RankTrace, *, keep_kernels: bool) -> Reduced:
     frames = _step_frames(work, steps, spans)
     frames["kernel_stat"] = kernel_stats(trace, activities, steps.group, steps.number)
     frames["host_gap"] = gap_frame(start, end, work.launches, steps.group, steps.times, steps.number, spans)
-    frames["comm_call"] = _comm(work, steps, [args for _, args in named], described)
+    frames["comm_call"] = _comm(work, steps, spans, [args for _, args in named], described)
     if keep_kernels:
         frames["kernel"] = kernel_rows(trace, activities, work.launches, steps.group, steps.number)
     return Reduced(
@@ -191,7 +192,9 @@ def _without_causes(frame: pl.DataFrame) -> pl.DataFrame:
     return unknown(frame, IDLE_CAUSES).with_columns(pl.col("idle_ns").alias("idle_other_ns"), work)
 
 
-def _comm(work: _Work, steps: _Steps, args: list[CommArgs], described: list[Described]) -> pl.DataFrame:
+def _comm(
+    work: _Work, steps: _Steps, host: HostSpans, args: list[CommArgs], described: list[Described]
+) -> pl.DataFrame:
     rows = work.comm
     issue = work.launches.start_ns[rows]
     compute = work.klass == COMPUTE
@@ -203,7 +206,9 @@ def _comm(work: _Work, steps: _Steps, args: list[CommArgs], described: list[Desc
         issue_ns=np.where(issue == UNKNOWN, work.start[rows], issue),
         step=step_numbers(steps.group[rows], steps.number),
     )
-    return comm_frame(spans, merge(work.start[compute], work.end[compute]), args, described)
+    frame = comm_frame(spans, merge(work.start[compute], work.end[compute]), args, described)
+    own = work.klass != COMM
+    return with_late_launches(frame, work.start[own], work.launches.start_ns[own], host)
 
 
 def _notes(work: _Work, steps: _Steps) -> list[Note]:

@@ -8,6 +8,7 @@ from diagnose.analysis.scaling import answers, parts, predict
 from diagnose.analysis.scaling.classics import Classic, classics
 from diagnose.analysis.scaling.ensemble import Curved, choose
 from diagnose.analysis.scaling.select import Selection, Warned, select
+from diagnose.analysis.scaling.words import percent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,7 +54,7 @@ class ScalingResult(NamedTuple):
 def analyse(
     curve: Curve, *, sizes: Sequence[int] = (), goals: Goals = NO_GOALS, model_estimate: Estimate | None = None
 ) -> ScalingResult:
-    """Analyse a curve. ``sizes`` are to be predicted; without any, twice the largest comparable size is."""
+    """Analyse a curve. ``sizes`` are to be predicted; without any, twice the largest size is, unless there is one only."""
     selection = select(curve)
     used = selection.used
     warnings = list(selection.warnings)
@@ -81,7 +82,7 @@ def analyse(
     curved = choose(used, curve.type)
     warnings += _about_fit(curve, curved)
     doubt = any(warned.doubt for warned in warnings)
-    wanted = list(sizes) or [used[-1].gpus * 2]
+    wanted = list(sizes) or ([used[-1].gpus * 2] if len(used) > 1 else [])
     return ScalingResult(
         curve=curve,
         selection=selection,
@@ -123,7 +124,7 @@ def _about_fit(curve: Curve, curved: Curved) -> list[Warned]:
             Warned(
                 "two_points",
                 f"two points only ({low.gpus} and {high.gpus}): no curve can be fitted, only the efficiency "
-                f"{kept:.1%} between them is known; "
+                f"{percent(kept, 1)} between them is known; "
                 "a prediction within twice the larger is an estimate from it; measure a third size",
             )
         )
@@ -132,7 +133,7 @@ def _about_fit(curve: Curve, curved: Curved) -> list[Warned]:
         warnings.append(
             Warned(
                 "residual",
-                f"outlier: the curve misses {gpus} by {abs(residual):.1%}; re-measure it, or check that its "
+                f"outlier: the curve misses {gpus} by {percent(abs(residual), 1)}; re-measure it, or check that its "
                 "configuration is the same",
             )
         )

@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from diagnose.analysis.scaling.predict import NUMBER_RANGE
+from diagnose.analysis.scaling.words import sizes_word
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -79,14 +80,13 @@ def measured(points: Sequence[Point], *, seconds: float | None, cost_per_gpu_hou
 def efficiency_floor(curved: Curved, unit: str) -> Threshold:
     """Where efficiency, relative to the smallest size on the curve, falls below 80 %."""
     first = curved.points[0].gpus
-    return _threshold(
-        curved, curved.efficiency, EFFICIENCY_FLOOR, f"efficiency relative to {first} {unit} falls below 80 %", unit
-    )
+    what = f"efficiency relative to {first} {sizes_word(unit)} falls below 80 %"
+    return _threshold(curved, curved.efficiency, EFFICIENCY_FLOOR, what, unit)
 
 
 def plateau(curved: Curved, unit: str) -> Threshold:
     """Where doubling buys less than 41 %."""
-    return _threshold(curved, curved.marginal, MARGINAL_FLOOR, "doubling buys less than 41 %", unit)
+    return _threshold(curved, curved.marginal, MARGINAL_FLOOR, "plateau (doubling buys less than 41 %)", unit)
 
 
 def peak(curved: Curved, unit: str) -> Threshold:
@@ -149,8 +149,8 @@ def _sizes(curved: Curved) -> list[int]:
     return list(range(first, last + 1, step))
 
 
-def _threshold(curved: Curved, measure: Callable[[float], float], floor: float, what: str, unit: str) -> Threshold:
-    low, high = curved.points[0].gpus, curved.points[-1].gpus
+def _threshold(curved: Curved, measure: Callable[[float], float], floor: float, what: str, scale: str) -> Threshold:
+    low, high, unit = curved.points[0].gpus, curved.points[-1].gpus, sizes_word(scale)
     if len(curved.points) < 2:
         return Threshold(floor, None, None, f"{what}: not known from one comparable size")
     crossing = _crossing(measure, floor, low, high * NUMBER_RANGE)

@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, NamedTuple
 
 from diagnose.analysis.scaling.fit import STRONG_2, STRONG_3, WEAK_2, WEAK_3, Fit, fit_form
+from diagnose.analysis.scaling.words import percent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,10 +36,11 @@ class Curved(NamedTuple):
         if not self.parts:
             return "persist"
         named = [
-            f"{fit.form.name}" if weight > 0.995 else f"{fit.form.name} ({weight:.0%})" for fit, weight in self.parts
+            f"{fit.form.name}" if weight > 0.995 else f"{fit.form.name} ({percent(weight)})"
+            for fit, weight in self.parts
         ]
         rest = 1 - math.fsum(weight for _, weight in self.parts)
-        return " with ".join([*named, *([f"persist ({rest:.0%})"] if rest > 0.005 else [])])
+        return " with ".join([*named, *([f"persist ({percent(rest)})"] if rest > 0.005 else [])])
 
     @property
     def chief(self) -> Fit | None:

@@ -11,6 +11,8 @@ import math
 from statistics import NormalDist
 from typing import TYPE_CHECKING, NamedTuple
 
+from diagnose.analysis.scaling.words import percent
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -107,14 +109,14 @@ def _work_time(point: Point, name: str, first: Point, scaling: ScalingType) -> f
 def _culprit(fits: Sequence[PartFit], ratio: float, points: Sequence[Point]) -> tuple[str | None, float, str]:
     first, last, top = points[0].gpus, points[-1].gpus, fits[0]
     if ratio < VISIBLE or top.growth_ns <= 0:
-        flat = f"the GPU-time per unit of work grows by {ratio:.1%} from {first} to {last}"
+        flat = f"the GPU-time per unit of work grows by {percent(ratio, 1)} from {first} to {last}"
         return None, ratio, f"{flat}: nothing visible bends the curve"
     shape = f", growing {top.shape}" if top.shape else ""
     if top.alternatives:
         shape += f" (or {', or '.join(top.alternatives)}: the points do not tell)"
-    others = ", ".join(f"{fit.name.replace('_', ' ')} {fit.share:.0%}" for fit in fits[1:] if fit.share >= 0.05)
+    others = ", ".join(f"{fit.name.replace('_', ' ')} {percent(fit.share)}" for fit in fits[1:] if fit.share >= 0.05)
     text = (
-        f"{top.name.replace('_', ' ')} bends the curve: {WHAT[top.name]} makes {top.share:.0%} of the loss "
+        f"{top.name.replace('_', ' ')} bends the curve: {WHAT[top.name]} makes {percent(top.share)} of the loss "
         f"from {first} to {last}{shape}"
     )
     return top.name, ratio, text + (f"; the rest: {others}" if others else "")

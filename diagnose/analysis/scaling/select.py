@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from diagnose.analysis.scaling import shape, tiers
 from diagnose.analysis.scaling.table import GROWTH_TOLERANCE, to_rate
+from diagnose.analysis.scaling.words import percent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -232,9 +233,9 @@ def _outlier(draft: _Draft) -> None:
     index, deviation = found
     point = draft.kept[index]
     side = "above" if deviation > 0 else "below"
-    draft.drop([point], f"outlier: {abs(deviation):.0%} {side} the line through the others; re-measure")
+    draft.drop([point], f"outlier: {percent(abs(deviation))} {side} the line through the others; re-measure")
     text = (
-        f"outlier: {point.gpus} lies {abs(deviation):.0%} {side} the line through the others (efficiency is "
+        f"outlier: {point.gpus} lies {percent(abs(deviation))} {side} the line through the others (efficiency is "
         "non-monotone there); left out, re-measure it"
     )
     draft.warn("outlier", text, len(draft.kept) < 3)
@@ -258,7 +259,7 @@ def _super_linear(draft: _Draft) -> None:
         )
         draft.warn(
             "non_monotone",
-            f"non-monotone efficiency: it rises by {rise:.1%} from {start.gpus} to {peak.gpus}{above}; a single "
+            f"non-monotone efficiency: it rises by {percent(rise, 1)} from {start.gpus} to {peak.gpus}{above}; a single "
             "job does not do that: "
             "re-measure, or compare the configurations",
         )
@@ -266,11 +267,11 @@ def _super_linear(draft: _Draft) -> None:
     gone = draft.kept[:high]
     draft.drop(
         gone,
-        f"super-linear: per-GPU speed rises by {efficiency[high] - 1:.0%} up to {peak.gpus}: the configuration changed",
+        f"super-linear: per-GPU speed rises by {percent(efficiency[high] - 1)} up to {peak.gpus}: the configuration changed",
     )
     draft.warn(
         "super_linear",
-        f"super-linear: efficiency rises by {rise:.0%} from {start.gpus} to {peak.gpus}: the configuration "
+        f"super-linear: efficiency rises by {percent(rise)} from {start.gpus} to {peak.gpus}: the configuration "
         "changed (memory freed by sharding, "
         f"micro-batch, cache); {_sizes(gone)} are left out, and a curve over such points says nothing about the "
         "network",

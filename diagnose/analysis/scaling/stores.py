@@ -3,34 +3,27 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from statistics import median
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from diagnose.analysis.scaling.ensemble import RUN_NOISE
-from diagnose.analysis.scaling.one_run import OneRun
+from diagnose.analysis.scaling.one_store import Seen, see
 from diagnose.errors import SourceError, StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    import polars as pl
+    from diagnose.analysis.scaling.one_run import OneRun
+    from diagnose.analysis.scaling.table import Kind, ScalingType
 
-    from diagnose.analysis.scaling.table import Kind
-    from diagnose.store.reader import Store
+PER_GPU = ("/gpu", "/device", "/rank")
+STEP_RATES = ("steps/s", "step/s", "it/s", "iterations/s")
 
-PARTS = ("compute", "exposed_wait", "exposed_transfer", "exposed_comm", "exposed_memcpy", "idle")
-
-SETTLE_STEPS = 2
-"""Logged steps left out at the start: connections, allocations and compilation make them slower."""
-
-SMALL_BYTES = 65_536
-"""Collectives up to 64 KiB take their latency and little else."""
-
-MAD_TO_SD = 1.4826
-MEDIAN_TO_MEAN_SD = 1.2533
-"""A normal's sd over its median absolute deviation; the standard error of a median over that of a mean."""
+SAME = 0.1
+"""Work per step (rate times step time) counts as the same within 10 %, and so does a step time."""
 
 
 class StoreRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,149 +53,86 @@ class StoreRows(NamedTuple):
     runs: tuple[OneRun | None, ...]
 
 
-class _Run(NamedTuple):
-    row: StoreRow
-    throughput: float | None
-    unit: str | None
-    one: OneRun | None
-
-
-def read_stores(paths: Sequence[Path]) -> StoreRows:
+def read_stores(
+    paths: Sequence[Path], *, names: Mapping[Path, str] | None = None, stated: ScalingType = "unknown"
+) -> StoreRows:
     """Read one point from each store; several stores of one size are repeats.
 
+    A store that tells no point is named in the notes and left out. ``names`` are what to call the stores (default:
+    their paths). ``stated`` is the scaling type as the user says it.
+
     Raises:
-        StoreError: a file is no run store.
-        SourceError: a store knows neither its world size nor a step time.
+        StoreError: no file is a run store.
+        SourceError: no store knows its world size and a step time.
     """
-    runs = [_read(path) for path in sorted(paths)]
-    units = {run.unit for run in runs}
-    logged = all(run.throughput is not None for run in runs) and len(units) == 1
-    numbered = [run.row.gpus for run in runs]
-    rows = []
-    for number, run in enumerate(runs):
-        repeat = str(number + 1) if numbered.count(run.row.gpus) > 1 else None
-        value = run.throughput if logged and run.throughput is not None else (run.row.step_ns or 0) / 1e9
-        rows.append(msgspec.structs.replace(run.row, value=value, repeat=repeat))
-    ones = tuple(run.one for run in runs)
-    if logged:
-        unit = next(iter(units)) or "work/s"
-        kind: Kind = "per_gpu" if unit.lower().replace(" ", "").endswith(("/gpu", "/device", "/rank")) else "throughput"
-        return StoreRows(tuple(rows), unit, kind, 1.0, ("throughput as logged by the runs, median over steps",), ones)
-    note = (
-        "no throughput was logged by every run: from the median step time, taking the same work per rank in "
-        "every run for weak scaling"
+    runs: list[tuple[str, Seen]] = []
+    notes: list[str] = []
+    problems: list[StoreError | SourceError] = []
+    for path in sorted(paths):
+        name = (names or {}).get(path, str(path))
+        try:
+            runs.append((name, _read(path, name)))
+        except (StoreError, SourceError) as error:
+            problems.append(error)
+            notes.append(f"left out: {error}")
+    if not runs:
+        raise problems[0]
+    kind, unit, seconds, why = _unit([seen for _, seen in runs], stated)
+    sizes = [seen.gpus for _, seen in runs]
+    rows = tuple(
+        StoreRow(
+            place=name,
+            gpus=seen.gpus,
+            value=seen.step_ns / 1e9 if kind == "step_time" else seen.throughput or 0.0,
+            repeat=str(number + 1) if sizes.count(seen.gpus) > 1 else None,
+            hosts=seen.hosts,
+            step_ns=seen.step_ns,
+            noise_ratio=math.hypot(RUN_NOISE, seen.noise_ratio),
+            parts_ns=seen.parts_ns,
+        )
+        for number, (name, seen) in enumerate(runs)
     )
-    return StoreRows(tuple(rows), "s per step", "step_time", None, (note,), ones)
+    return StoreRows(rows, unit, kind, seconds, (why, *notes), tuple(seen.one for _, seen in runs))
 
 
-def _read(path: Path) -> _Run:
+def _read(path: Path, name: str) -> Seen:
     from diagnose.store.reader import Store
 
     with Store(path) as store:
-        world = store.query("SELECT max(world_size) AS n FROM run").item()
-        if not world:
-            raise SourceError(
-                f"{path} does not know its world size: run `diagnose run` again on all its ranks, or give a table "
-                "with a column gpus"
-            )
-        hosts = store.query("SELECT count(*) AS n FROM host").item()
-        logged = _training_log(store)
-        step_ns, noise = _steps(store) if logged is None or logged[0] is None else (logged[0], logged[1])
-        if step_ns is None:
-            raise SourceError(
-                f"{path} holds no complete step: neither the traces nor a training log tell its step time"
-            )
-        parts = _parts(store)
-        row = StoreRow(
-            place=str(path),
-            gpus=int(world),
-            value=1.0,
-            hosts=int(hosts) or None,
-            step_ns=step_ns,
-            noise_ratio=math.hypot(RUN_NOISE, noise or 0.0),
-            parts_ns=parts,
+        return see(store, name)
+
+
+def _unit(runs: Sequence[Seen], stated: ScalingType) -> tuple[Kind, str, float | None, str]:
+    """Kind, unit, seconds of the unit, and where the value comes from."""
+    units = {seen.unit for seen in runs}
+    unit = next(iter(units))
+    if len(units) > 1 or unit is None:
+        note = (
+            "no throughput was logged by every run: from the median step time, taking the same work per rank in "
+            "every run for weak scaling"
         )
-        throughput, unit = (logged[2], logged[3]) if logged else (None, None)
-        return _Run(row, throughput, unit, _one_run(store, int(world), step_ns, parts))
-
-
-def _training_log(store: Store) -> tuple[float | None, float | None, float | None, str | None] | None:
-    """Step time, its noise, throughput and its unit from the logged steps; null without a log."""
-    try:
-        frame = store.query("SELECT * FROM training_log ORDER BY step")
-    except StoreError:
-        return None
-    if frame.is_empty():
-        return None
-    if "label" in frame.columns and (normal := frame.filter(frame["label"] == "normal")).height:
-        frame = normal
-    if frame.height > 2 * SETTLE_STEPS:
-        frame = frame.slice(SETTLE_STEPS)
-    step_ns, noise = _median(frame, "step_time_ns")
-    throughput, _ = _median(frame, "throughput")
-    unit = None
-    if throughput is not None and "throughput_unit" in frame.columns:
-        unit = next((str(value) for value in frame["throughput_unit"] if value), None)
-    return step_ns, noise, throughput, unit or "work/s"
-
-
-def _steps(store: Store) -> tuple[float | None, float | None]:
-    frame = store.query(
-        "SELECT step, median(step_ns) AS step_ns FROM step WHERE label = 'normal' GROUP BY step ORDER BY step"
-    )
-    if frame.is_empty():
-        frame = store.query(
-            "SELECT step, median(step_ns) AS step_ns FROM step WHERE label NOT IN ('cut', 'profiler_start') "
-            "GROUP BY step ORDER BY step"
+        return "step_time", "s per step", None, note
+    note = "throughput as logged by the runs, median over steps"
+    plain = unit.lower().replace(" ", "")
+    if plain in STEP_RATES:
+        return "step_rate", unit, None, note
+    if plain.endswith(PER_GPU):
+        return "per_gpu", unit, 1.0, note
+    if stated != "strong" and _own_rate(runs):
+        note += (
+            f"; {unit} is taken as one rank's own: the job grows, but neither does the work that rate and step time imply, nor "
+            "does the step get shorter (--type strong overrules)"
         )
-    return _median(frame, "step_ns")
+        return "per_gpu", f"{unit} per rank", 1.0, note
+    return "throughput", unit, 1.0, note
 
 
-def _median(frame: pl.DataFrame, column: str) -> tuple[float | None, float | None]:
-    """Median of the positive values of a column, and the relative standard error of that median."""
-    if column not in frame.columns:
-        return None, None
-    values = frame[column].drop_nulls()
-    values = values.filter(values > 0)
-    if values.is_empty():
-        return None, None
-    middle: Any = values.median()
-    deviation: Any = (values - middle).abs().median()
-    return float(middle), MEDIAN_TO_MEAN_SD * MAD_TO_SD * float(deviation) / float(middle) / math.sqrt(len(values))
-
-
-def _parts(store: Store) -> dict[str, float]:
-    """Median over ranks of each part's median over the normal steps, ns."""
-    columns = ", ".join(f"median(b.{name}_ns) AS {name}" for name in PARTS)
-    frame = store.query(
-        f"WITH r AS (SELECT b.rank, {columns} FROM breakdown b JOIN step s USING (rank, step) "
-        "WHERE b.step >= 0 AND s.label = 'normal' GROUP BY b.rank) SELECT "
-        f"{', '.join(f'median({name}) AS {name}' for name in PARTS)} FROM r"
-    )
-    if frame.is_empty():
-        return {}
-    return {name: float(value) for name, value in frame.row(0, named=True).items() if value is not None}
-
-
-def _one_run(store: Store, gpus: int, step_ns: float, parts: dict[str, float]) -> OneRun | None:
-    if "exposed_wait" not in parts or "exposed_transfer" not in parts:
-        return None
-    spread = store.query(
-        "WITH s AS (SELECT step, stddev_samp(local_work_ns) AS sd FROM breakdown WHERE step >= 0 GROUP BY step "
-        "HAVING count(*) > 1) "
-        "SELECT median(sd) AS sd FROM s"
-    ).item()
-    latency = store.query(
-        "WITH c AS (SELECT step, count(*) AS calls FROM collective WHERE step IS NOT NULL GROUP BY step) "
-        "SELECT (SELECT median(transfer_ns) FROM collective WHERE msg_bytes <= $small) * (SELECT median(calls) "
-        "FROM c) AS ns",
-        {"small": SMALL_BYTES},
-    ).item()
-    return OneRun(
-        gpus,
-        step_ns,
-        parts["exposed_wait"],
-        parts["exposed_transfer"],
-        float(spread or 0.0),
-        None if latency is None else float(latency),
-    )
+def _own_rate(runs: Sequence[Seen]) -> bool:
+    """Whether each rank logged its own throughput: the job grows, yet rate times step time stays and no step is shorter."""
+    sizes = sorted({seen.gpus for seen in runs})
+    if sizes[-1] < 2 * sizes[0]:
+        return False
+    first, last = ([seen for seen in runs if seen.gpus == size] for size in (sizes[0], sizes[-1]))
+    steps = median(seen.step_ns for seen in last) / median(seen.step_ns for seen in first)
+    rates = median(seen.throughput or 0 for seen in last) / median(seen.throughput or 0 for seen in first)
+    return abs(math.log(steps * rates)) <= math.log1p(SAME) and steps >= 1 - SAME

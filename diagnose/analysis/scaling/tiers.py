@@ -6,6 +6,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from diagnose.analysis.scaling import shape
+from diagnose.analysis.scaling.words import percent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -96,10 +97,15 @@ def _mixed(
     single: Sequence[Point], multi: Sequence[Point], drop: Sequence[Point], assumed: str, cliff: Cliff | None
 ) -> tuple[str, str, bool]:
     inside, outside = ", ".join(str(p.gpus) for p in single), ", ".join(str(p.gpus) for p in multi)
-    text = f"tiers: {inside} lie inside one node, {outside} cross the network{assumed}; one curve must not mix them"
+    lies = "lies" if len(single) == 1 else "lie"
+    text = f"tiers: {inside} {lies} inside one node, {outside} cross the network{assumed}; one curve must not mix them"
     kept = [point for point in single if point not in drop]
     if not kept:
-        return "tier_mixed", f"{text}, so the former are left out", len(multi) < ENOUGH
+        return (
+            "tier_mixed",
+            f"{text}, so the former {'is' if len(single) == 1 else 'are'} left out",
+            len(multi) < ENOUGH,
+        )
     return (
         "tier_mixed",
         f"{text}, yet multi-node points are only {len(multi)}: {kept[-1].gpus} is kept as the start",
@@ -111,12 +117,12 @@ def _cliff_text(cliff: Cliff) -> tuple[str, str, bool]:
     after = (
         ""
         if cliff.next_marginal is None
-        else f", while the next step buys {2**cliff.next_marginal - 1:.0%} per doubling"
+        else f", while the next step buys {percent(2**cliff.next_marginal - 1)} per doubling"
     )
     falls = ": throughput falls" if cliff.falls else ""
     unsure = " (one step cannot tell a cliff from a slope)" if cliff.next_marginal is None else ""
     step = f"tier cliff: leaving the node ({cliff.before_gpus} to {cliff.after_gpus})"
-    kept = f"keeps {cliff.kept_ratio:.0%} of the speed per GPU"
+    kept = f"keeps {percent(cliff.kept_ratio)} of the speed per GPU"
     return "tier_cliff", f"{step} {kept}{falls}{after}{unsure}", cliff.next_marginal is None
 
 

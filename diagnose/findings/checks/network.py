@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from diagnose.analysis.cross.exposed import HANDSHAKE_BYTES, mark_handshakes
+from diagnose.findings.checks.network_causes import known_causes
 from diagnose.findings.job import job_summary
 from diagnose.model import Evidence, NotChecked
 from diagnose.units import format_rate, format_ratio
@@ -44,12 +45,15 @@ def check(facts: Facts) -> Iterator[Finding | NotChecked]:
     blocking, span = job.blocking_ns, job.span_ns or 1
     if blocking is None or tiers.is_empty():
         return
-    suspects = facts.tables.query("SELECT * FROM network_suspect ORDER BY score DESC, kind, name")
-    sure = suspects.filter(pl.col("score") > 0)
-    if len(sure):
-        yield from _slow_nic(facts, sure, blocking, span)
-    for code, rows, weight in _classes(tiers):
-        finding = _class_finding(facts, code, rows, blocking * weight, span, suspects)
+    known = list(known_causes(facts, tiers, blocking, span))
+    yield from (item for item in known if item is not None)
+    rest = max(blocking - sum(item.impact.ns_per_step or 0 for item in known), 0.0)
+    hidden = facts.tables.query("SELECT host FROM network_suspect WHERE score = 0 ORDER BY host").get_column("host").to_list()
+    classes = _classes(tiers)
+    for place, (code, rows, weight) in enumerate(classes):
+        # Classes that are small each and too much together: the dearest speaks for all.
+        judged = rest if place == 0 and not known else rest * weight
+        finding = _class_finding(facts, code, rows, rest * weight, judged / span, hidden)
         if finding is not None:
             yield finding
 
@@ -109,10 +113,12 @@ def _open_questions(facts: Facts, tiers: pl.DataFrame) -> Iterator[NotChecked]:
         )
 
 
-def _class_finding(facts: Facts, code: str, rows: pl.DataFrame, lost: float, span: int, suspects: pl.DataFrame) -> Finding | None:
+def _class_finding(
+    facts: Facts, code: str, rows: pl.DataFrame, lost: float, share: float, hidden: list[str]
+) -> Finding | None:
     row = rows.row(0, named=True)
     rule = facts.rules[code]
-    severity = rule.judge(share=lost / span)
+    severity = rule.judge(share=share)
     if severity is None:
         return None
     sizes = facts.tables.query(
@@ -123,13 +129,12 @@ def _class_finding(facts: Facts, code: str, rows: pl.DataFrame, lost: float, spa
     tier = row["tier"] or "unknown tier"
     fields = {
         "collective": row["collective"], "members": row["group_size"], "tier": tier, "busbw": row["busbw_bytes_per_s"] or 0.0, "against": _against(row),
-        "share": lost / span, "count": sizes["count"], "size": sizes["size"] or 0, "transfer": sizes["transfer"] or 0, "latency": row["latency_ratio"] or 0.0,
+        "share": share, "count": sizes["count"], "size": sizes["size"] or 0, "transfer": sizes["transfer"] or 0, "latency": row["latency_ratio"] or 0.0,
         "tail": row["tail_ratio"] or 0.0,
     }  # fmt: skip
-    hidden = suspects.filter(pl.col("score") == 0).get_column("host").to_list() if code == "NET-BANDWIDTH" else []
     return rule.finding(
         severity, fields=fields, impact=facts.impact(lost), confidence=0.85 if row["instances"] >= 20 else 0.7,
-        evidence=[*_evidence(row, hidden), *_others(rows)],
+        evidence=[*_evidence(row, hidden if code == "NET-BANDWIDTH" else []), *_others(rows)],
     )  # fmt: skip
 
 
@@ -185,22 +190,3 @@ def _evidence(row: dict[str, Any], hidden: list[str]) -> list[Evidence]:
             )
         )
     return evidence
-
-
-def _slow_nic(facts: Facts, suspects: pl.DataFrame, blocking: int, span: int) -> Iterator[Finding]:
-    rule = facts.rules["NET-SLOW-NIC"]
-    severity = rule.judge(share=blocking / span)
-    if severity is None:
-        return
-    top = suspects.row(0, named=True)
-    near = suspects.filter(pl.col("ambiguous")) if top["ambiguous"] else suspects.head(1)
-    names = near.get_column("name").to_list()
-    hosts = near.get_column("host").drop_nulls().to_list()
-    ambiguity = f" (the evidence fits each of {', '.join(names[:6])} equally well)" if len(names) > 1 else ""
-    slowdown = top["slowdown_ratio"] or 0.0
-    lost = blocking * slowdown / (1 + slowdown)
-    yield rule.finding(
-        severity, fields={"who": f"host {top['name']}" if top["kind"] == "node" else f"{top['name']} on {top['host']}", "slowdown": slowdown, "ambiguity": ambiguity, "share": blocking / span},
-        hosts=hosts if len(hosts) <= 8 else [], ranks=top["ranks"] if len(names) == 1 else [], impact=facts.impact(lost), confidence=0.9 if len(names) == 1 else 0.6,
-        evidence=[Evidence(f"{row['kind']} {row['name']}: score against comparable groups", round(row["score"], 1), None, "network_suspect") for row in near.head(4).iter_rows(named=True)],
-    )  # fmt: skip

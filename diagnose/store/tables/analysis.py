@@ -83,7 +83,7 @@ NETWORK_TIER = Table(
     reference_from | VARCHAR | -   | Where that comes from.
     wait_ratio  | DOUBLE  | ratio | Share of kernel time spent waiting.
     latency_ratio | DOUBLE | ratio | Share of the transfer that is fixed cost.
-    tail_ratio  | DOUBLE  | ratio | p95 of a transfer over its median, same size and group.
+    tail_ratio  | DOUBLE  | ratio | Share of the transfer time above 1.25 times the median of the same size and group.
     exposed_transfer_ns | BIGINT | ns | Its exposed transfer per step.
     bound       | VARCHAR | -     | wait, latency, bandwidth, tail, contention, wire or unknown.
 """),
@@ -94,13 +94,14 @@ NETWORK_SUSPECT = Table(
     "one host or device whose groups are slow",
     ("kind", "name"),
     columns("""
-    kind      | VARCHAR | -     | node, rank (its NIC or link), leaf.
+    kind      | VARCHAR | -     | node, rank (its NIC or link); "node tail", "rank tail": by its outliers.
     name      | VARCHAR | -     | Which.
     host      | VARCHAR | -     | Its host.
     ranks     | INTEGER[] | -   | Its ranks.
     score     | DOUBLE  | -     | Evidence: robust standard deviations above healthy groups.
     slowdown_ratio | DOUBLE | ratio | Transfer time of its groups over the class median, minus 1.
     ambiguous | BOOLEAN | -     | Others explain the same evidence as well.
+    tier      | VARCHAR | -     | inter-node, or intra-node for links inside the host.
 """),
 )
 

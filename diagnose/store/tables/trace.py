@@ -51,9 +51,11 @@ BREAKDOWN = Table(
         + PARTS
         + """
     exposed_transfer_max_ns | BIGINT | ns | Upper bound of exposed_transfer_ns, known even where peers are missing.
+    late_comm_ns      | BIGINT | ns | Part of exposed_comm in which the host had not launched what comes next.
+    blocking_transfer_ns | BIGINT | ns | Part of exposed_transfer outside late_comm: what the rank really waits for.
     idle_gc_ns        | BIGINT | ns | Part of idle_host in which no operator or runtime call ran for 50 ms: likely garbage collection.
     idle_allocator_ns | BIGINT | ns | Part of idle_host or idle_sync inside device memory allocation calls.
-    local_work_ns     | BIGINT | ns | Work that waits for nobody: compute, copies and idle that the rank caused itself.
+    local_work_ns     | BIGINT | ns | Work that waits for nobody: compute, copies, late_comm and idle that the rank caused itself.
     memcpy_ns         | BIGINT | ns | Union of copies.
     comm_ns           | BIGINT | ns | Union of communication.
 """
@@ -141,6 +143,7 @@ COMM_CALL = Table(
     exposed_ns  | BIGINT  | ns    | Part not hidden by compute.
     exposed_from_ns | BIGINT[] | ns | Where its exposed stretches start, after its own start.
     exposed_to_ns   | BIGINT[] | ns | Where they end.
+    exposed_late_ns | BIGINT[] | ns | Until where the host had not launched what ends the stretch; null without launches.
     collective  | VARCHAR | -     | all_reduce, all_gather, reduce_scatter, all_to_all, broadcast, reduce, send, recv, barrier, ..., unknown.
     group_name  | VARCHAR | -     | Process group name, null when not traced.
     group_desc  | VARCHAR | -     | Process group description.

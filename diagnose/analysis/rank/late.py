@@ -1,0 +1,49 @@
+"""Exposed communication that costs nothing: while it ran, the host had not launched what comes next anyway."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from diagnose.analysis.rank.idle import idle_parts
+from diagnose.store.rank_trace import UNKNOWN
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from diagnose.analysis.rank.idle import HostSpans
+
+
+def with_late_launches(
+    calls: pl.DataFrame, work_start_ns: NDArray[np.int64], launch_ns: NDArray[np.int64], spans: HostSpans
+) -> pl.DataFrame:
+    """Adds ``exposed_late_ns``: for each exposed stretch, the time after the call's start until which the host is why.
+
+    A stretch is an idle gap of the compute streams like any other: of what lies before the launch of the work that ends
+    it, the loader and the host account for all but the time in which the host itself waited for the device.
+
+    Args:
+        calls: comm_call rows with start_ns, exposed_from_ns, exposed_to_ns.
+        work_start_ns: starts of compute and copies.
+        launch_ns: launches of these, UNKNOWN outside the file.
+        spans: what the host did.
+    """
+    pieces = (
+        calls.with_row_index("row").select("row", "start_ns", "exposed_from_ns", "exposed_to_ns")
+        .explode("exposed_from_ns", "exposed_to_ns").drop_nulls()
+    )  # fmt: skip
+    if pieces.is_empty() or not len(work_start_ns):
+        return calls.with_columns(pl.col("exposed_from_ns").alias("exposed_late_ns"))
+    start, low, high = (pieces.get_column(name).to_numpy() for name in ("start_ns", "exposed_from_ns", "exposed_to_ns"))
+    order = np.argsort(work_start_ns, kind="stable")
+    following = np.searchsorted(work_start_ns[order], start + high)
+    known = following < len(order)
+    launch = np.where(known, launch_ns[order[np.minimum(following, len(order) - 1)]], UNKNOWN)
+    known &= launch != UNKNOWN
+    parts = idle_parts(spans, start + low, start + high, np.where(known, launch, start + low))
+    late = low + np.where(known, parts.input_ns + parts.host_ns, 0)
+    lists = pieces.select("row", pl.Series("exposed_late_ns", late)).group_by("row", maintain_order=True).agg("exposed_late_ns")
+    joined = calls.with_row_index("row").join(lists, on="row", how="left", maintain_order="left").drop("row")
+    return joined.with_columns(pl.col("exposed_late_ns").fill_null(pl.lit([], pl.List(pl.Int64))))
