@@ -88,7 +88,7 @@ def scaling(
     form: Format,
     output: str,
     svg: str | None,
-    force: bool,  # noqa: FBT001 - click passes options by name
+    force: bool,
     config_path: Path | None,
 ) -> None:
     """Fit a scaling curve to PATHS and say where more stops helping.

@@ -130,8 +130,6 @@ class DaskEngine:
 
     def run(self, tasks: list[MapTask]) -> Iterator[SourceResult]:
         """Results as they come, the largest sources first. A source whose workers died again and again is failed."""
-        from distributed import as_completed
-
         if not tasks:
             return
         shards = self._stack.enter_context(Shards(self._settings.shards, self._name, Path(tasks[0].shards)))
@@ -145,7 +143,7 @@ class DaskEngine:
         del futures
         self._stack.callback(self._forget, pending)
         with self._watched(pending):
-            for future in as_completed([future for future, _ in pending.values()]):
+            for future in _dask().as_completed([future for future, _ in pending.values()], loop=self._client.loop):
                 result = self._taken(future, task_of[future.key], shards)
                 del pending[future.key]
                 future.release()
@@ -177,19 +175,19 @@ class DaskEngine:
 
     def _connect(self, scheduler: str | None, kind: str | None) -> Any:  # noqa: ANN401 - Dask has no types
         try:
-            from distributed import Client
+            dask = _dask()
         except ImportError as error:
             raise ClusterError("--scheduler needs Dask: pip install 'diagnose-training[cluster]'") from error
         cluster = self._start_cluster(kind) if kind else None
         try:
-            client = Client(cluster or scheduler, set_as_default=False, timeout=_CONNECT_S, name="diagnose")
+            client = dask.Client(cluster or scheduler, set_as_default=False, timeout=_CONNECT_S, name="diagnose")
         except (OSError, ValueError, RuntimeError) as error:
             raise ClusterError(
                 f"no Dask scheduler answers at {scheduler or kind}: {str(error).splitlines()[0] if str(error) else type(error).__name__}; "
                 "start one with `dask scheduler`, and workers with `dask worker ADDRESS`"
             ) from error
         self._stack.enter_context(contextlib.closing(client))
-        if client.dashboard_link:
+        if "dashboard" in client.scheduler_info().get("services", {}):
             self._notice(f"Dask dashboard: {client.dashboard_link}")
         return client
 
@@ -279,6 +277,12 @@ class DaskEngine:
             if key in pending
         ]
         return f"{len(pending)} left, no result for {_QUIET_S:.0f} s; being read: {', '.join(reading[:3]) or 'none'}"
+
+
+def _dask() -> Any:  # noqa: ANN401 - half of it has no types
+    import distributed
+
+    return distributed
 
 
 def _untold(text: str) -> None:

@@ -111,7 +111,7 @@ def _judge_network(writer: StoreWriter, members: Sequence[Member], config: Confi
     )
     instances = whole.join(tiers, on="instance").join(exposed, on="instance")
     references = tier_references(config, writer.query("SELECT * FROM bandwidth_reference"))
-    writer.insert("network_tier", network_tiers(instances, references))
+    writer.insert("network_tier", network_tiers(instances, references, len(hosts)))
     crossing = instances.filter(pl.col("tier").is_not_null() & (pl.col("tier") != "intra-node"))
     suspects = pl.concat([find_suspects(instances, hosts), tail_suspects(crossing, hosts)])
     if suspects.is_empty() and len(crossing) and crossing.get_column("group_id").n_unique() == 1:

@@ -41,7 +41,7 @@ def scaling_text(result: ScalingResult, findings: Sequence[Finding], *, markdown
     lines = [f"# {clean(content.title)}" if markdown else content.title, ""]
     for line in content.verdict:
         lines += [clean(line), *([""] if markdown else [])]
-    if content.warnings and not markdown:
+    if content.warnings and content.verdict and not markdown:
         lines.append("")
     for text in content.warnings:
         lines.append(f"{'- ' if markdown else ''}{bold.format('warning')}: {clean(text)}")

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _WAIT = 0.5
-_LATENCY = 0.5
+LATENCY = 0.5
 _WIRE_SHARE = 0.8
 _AT_REFERENCE = 0.85
-_TAIL = 0.15
+TAIL = 0.15
 _TAIL_ABOVE = 1.25
 _TAIL_SAMPLES = 20
 _FIXED_COST_NS = {"intra-node": 15_000.0}
@@ -69,13 +69,14 @@ def instance_tiers(
     return grouped.select("instance", "ranks", "nodes", tier.alias("tier"))
 
 
-def network_tiers(instances: pl.DataFrame, references: Mapping[str, Reference]) -> pl.DataFrame:
+def network_tiers(instances: pl.DataFrame, references: Mapping[str, Reference], ranks: int) -> pl.DataFrame:
     """One row a (tier, collective, group size), dearest first.
 
     Args:
         instances: whole collectives with ranks, tier, group_id, collective, members, msg_bytes, step, transfer_ns, wait_ns (sum
             over members), exposed_transfer_ns (mean over members), busbw_bytes_per_s.
         references: by tier; the best decile seen here serves where there is none.
+        ranks: ranks with traces; exposed transfer is given per step of the mean rank.
     """
     rows = []
     steps = max(instances.get_column("step").n_unique(), 1) if len(instances) else 1
@@ -91,7 +92,7 @@ def network_tiers(instances: pl.DataFrame, references: Mapping[str, Reference]) 
             "reference_bytes_per_s": reference.busbw_bytes_per_s if reference else decile,
             "reference_from": reference.source if reference else "best decile of this run" if decile else None,
             "wait_ratio": _wait_ratio(part), "latency_ratio": _latency_ratio(part, model, None if tier is None else str(tier)), "tail_ratio": _tail_ratio(part),
-            "exposed_transfer_ns": round(float(part.get_column("exposed_transfer_ns").sum()) / steps),
+            "exposed_transfer_ns": round(float((part.get_column("exposed_transfer_ns") * part.get_column("members")).sum()) / steps / max(ranks, 1)),
         }  # fmt: skip
         if model is not None:
             row |= {
@@ -110,9 +111,9 @@ def bound(row: Mapping[str, object], part: pl.DataFrame, *, own: bool) -> str:
     wait, latency, tail = (float(row[name] or 0.0) for name in ("wait_ratio", "latency_ratio", "tail_ratio"))  # type: ignore[arg-type]
     if wait > _WAIT:
         return "wait"
-    if latency > _LATENCY:
+    if latency > LATENCY:
         return "latency"
-    if tail > _TAIL and len(part) >= _TAIL_SAMPLES:
+    if tail > TAIL and len(part) >= _TAIL_SAMPLES:
         return "tail"
     bandwidth, reference = row.get("busbw_bytes_per_s"), row.get("reference_bytes_per_s")
     if not isinstance(bandwidth, float) or not isinstance(reference, float) or reference <= 0:

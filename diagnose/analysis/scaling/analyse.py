@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 LARGE_RESIDUAL = 0.05
 """A point the curve misses by more than 5 % is named: re-measure."""
 
+LARGE_SPREAD = 0.1
+"""Repeats that differ by more than 10 % are named: equal runs differ by about 1 %."""
+
 
 class Goals(NamedTuple):
     """What the user wants beyond the curve. ``work`` is in units of work: tokens or samples, steps for step times."""
@@ -128,6 +131,10 @@ def _about_fit(curve: Curve, curved: Curved) -> list[Warned]:
                 "a prediction within twice the larger is an estimate from it; measure a third size",
             )
         )
+    for point in curved.points:
+        if point.repeats and (spread := max(point.repeats) / min(point.repeats) - 1) > LARGE_SPREAD:
+            text = f"repeats: the measurements of {point.gpus} differ by {percent(spread)}: are they the same job?"
+            warnings.append(Warned("repeats_differ", text))
     gpus, residual = curved.largest_residual
     if abs(residual) > LARGE_RESIDUAL and len(curved.points) > 2:
         warnings.append(

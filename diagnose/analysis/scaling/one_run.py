@@ -66,7 +66,7 @@ class Estimate(NamedTuple):
     efficiency: float | None
     text: str
     assumptions: tuple[str, ...]
-    added_ns: dict[str, float] = {}
+    added_ns: dict[str, float]
 
 
 def estimate(run: OneRun, factor: int = 2) -> Estimate | None:
@@ -82,7 +82,7 @@ def estimate(run: OneRun, factor: int = 2) -> Estimate | None:
             f"no estimate at {gpus}: this run stays inside one host, so nothing tells what the network between hosts "
             "costs; measure two hosts"
         )
-        return Estimate(gpus, None, None, None, text, ())
+        return Estimate(gpus, None, None, None, text, (), {})
     low, middle, high = _transfer(run, factor)
     wait = run.spread_ns * (expected_maximum(gpus) - expected_maximum(run.gpus))
     step = run.step_ns + middle + wait

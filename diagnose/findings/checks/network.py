@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from diagnose.analysis.cross.exposed import HANDSHAKE_BYTES, mark_handshakes
+from diagnose.analysis.cross.network import LATENCY, TAIL
 from diagnose.findings.checks.network_causes import known_causes
 from diagnose.findings.job import job_summary
 from diagnose.model import Evidence, NotChecked
@@ -26,7 +27,6 @@ _CODES = {
     "wire": "NET-BANDWIDTH",
     "unknown": "NET-BANDWIDTH",
     "contention": "NET-TAIL",
-    "wait": "NET-BANDWIDTH",
 }
 _SHARE_OF_CLASS = 0.25
 _NCCL_TESTS = "mpirun -N <gpus per node> all_reduce_perf -b 1M -e 1G -f 2 -g 1 > nccl-tests.log, and give the file with the traces"
@@ -61,9 +61,8 @@ def check(facts: Facts) -> Iterator[Finding | NotChecked]:
 def _classes(tiers: pl.DataFrame) -> list[tuple[str, pl.DataFrame, float]]:
     """Classes with one and the same problem on one tier, dearest first: code, their rows, their share of the exposed transfer."""
     exposed = float(tiers.get_column("exposed_transfer_ns").sum() or 1)
-    coded = tiers.with_columns(
-        pl.struct("bound", "tier").map_elements(lambda row: _code(row["bound"], row["tier"]), return_dtype=pl.String).alias("code")
-    )
+    codes = [_code(row) for row in tiers.iter_rows(named=True)]
+    coded = tiers.with_columns(pl.Series("code", codes, dtype=pl.String))
     found = [
         (str(key[0]), rows, float(rows.get_column("exposed_transfer_ns").sum() or 0) / exposed)
         for key, rows in coded.group_by("code", "tier", maintain_order=True)
@@ -71,9 +70,13 @@ def _classes(tiers: pl.DataFrame) -> list[tuple[str, pl.DataFrame, float]]:
     return sorted((item for item in found if item[2] >= _SHARE_OF_CLASS), key=lambda item: -item[2])
 
 
-def _code(bound: str | None, tier: str | None) -> str:
-    code = _CODES[bound or "unknown"]
-    return "NET-INTRA-NODE" if code == "NET-BANDWIDTH" and tier == "intra-node" else code
+def _code(row: dict[str, Any]) -> str:
+    """What bounds the transfers of a class; of one that mostly waits, what bounds the rest."""
+    bound = row["bound"] or "unknown"
+    if bound == "wait":
+        bound = "latency" if (row["latency_ratio"] or 0.0) > LATENCY else "tail" if (row["tail_ratio"] or 0.0) > TAIL else "unknown"
+    code = _CODES[bound]
+    return "NET-INTRA-NODE" if code == "NET-BANDWIDTH" and row["tier"] == "intra-node" else code
 
 
 def _debug(facts: Facts, job: JobSummary) -> Iterator[Finding]:
