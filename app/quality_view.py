@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import data
 import polars as pl
 
-from diagnose.units import format_count, format_ratio
+from diagnose.units import format_bytes, format_count, format_ratio
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+
+    from catalog import Run
 
     from diagnose.report.document import Document
     from diagnose.store.table import Table
@@ -57,6 +60,25 @@ def covered(document: Document) -> str:
     if not run.world_size:
         return f"Ranks with traces: {seen}; the size of the job is not known."
     return f"Ranks with traces: {seen} of {format_count(run.world_size)} ({format_ratio(len(run.ranks) / run.world_size)})."
+
+
+def by_kind(run: Run) -> pl.DataFrame:
+    """What was read, in words: a plain table, because the first page should not load the large grid."""
+    rows = data.rows(run, "coverage")
+    states = [
+        ", ".join(f"{format_count(row[name])} {name}" for name in _STATES[::-1] if row[name])
+        for row in rows.iter_rows(named=True)
+    ]
+    return pl.DataFrame(
+        {
+            "kind": rows.get_column("kind"),
+            "files": states,
+            "size": [format_bytes(value) for value in rows.get_column("bytes")],
+            "ranks": [format_count(value) for value in rows.get_column("ranks")],
+            "hosts": [format_count(value) for value in rows.get_column("hosts")],
+        },
+        schema=dict.fromkeys(("kind", "files", "size", "ranks", "hosts"), pl.String),
+    )
 
 
 def columns(table: Table) -> pl.DataFrame:

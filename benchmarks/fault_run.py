@@ -58,8 +58,27 @@ def record(case: Case, store: Path | None = None) -> dict[str, Any]:
             said["clock_error_ns"] = _clock_errors(tables, run)
             said["bandwidth"] = _bandwidths(tables, run)
             said["labels"] = dict(tables.query("SELECT label, count(DISTINCT step) FROM step GROUP BY label ORDER BY label").iter_rows())
+    said["step_ns"] = _step_ns(result.job)
     return {"group": case.group, "scenario": case.scenario, "seed": case.seed, "parameters": case.parameters,
-            "job": {name: value for name, value in case.job.items() if name != "model"}, "true": _true(run), "said": said}  # fmt: skip
+            "job": {name: value for name, value in case.job.items() if name != "model"}, "true": _true(run) | _means(case, run), "said": said}  # fmt: skip
+
+
+def _step_ns(job: JobSummary | None) -> int | None:
+    return None if job is None else job.step_ns
+
+
+def _means(case: Case, run: Run) -> dict[str, float]:
+    """Mean step over the profiled ones, with and without the fault: single long steps do not move a median."""
+    clean = run.plan.without
+    job = clean if clean is not None else run.timeline.job
+    names = {field: getattr(job, field) for field in job.__dataclass_fields__}
+    same = simulate("healthy", counterfactuals=False, **names).timeline
+    return {"mean_ns": _mean(run.timeline), "mean_without_ns": _mean(same)}
+
+
+def _mean(timeline: Any) -> float:
+    first = timeline.job.first_profiled
+    return float(np.mean(timeline.step_ns()[first : first + timeline.job.steps]))
 
 
 def _true(run: Run) -> dict[str, Any]:

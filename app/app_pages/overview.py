@@ -78,7 +78,7 @@ with right:
     if lost:
         st.warning(plain(lost), icon=":material/person_off:")
     st.markdown(plain(quality_view.covered(document)))
-    frame.table(data.rows(run, "coverage"), key=state.key("coverage"), alt="Input files by kind")
+    st.table(quality_view.by_kind(run), border="horizontal", hide_index=True, alt="Input files by kind")
     for why, steps in view.exclusions(document):
         st.caption(plain(f"Not counted: {steps} — {why}"))
     state.link("quality", "Files and their problems", icon=":material/arrow_forward:")

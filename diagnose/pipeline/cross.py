@@ -13,6 +13,7 @@ from diagnose.analysis.cross.match import match_calls
 from diagnose.analysis.cross.network import instance_tiers, network_tiers
 from diagnose.analysis.cross.oversubscription import oversubscription
 from diagnose.analysis.cross.rank_work import rank_work
+from diagnose.analysis.cross.received import imbalance, received_ratio
 from diagnose.analysis.cross.references import tier_references
 from diagnose.analysis.cross.replay import build_schedule
 from diagnose.analysis.cross.roles import pipeline_stages
@@ -67,6 +68,12 @@ GROUP BY k.rank, k.step ORDER BY k.rank, k.step
 """
 
 
+_GAPS_SQL = """
+SELECT g.rank, g.step, g.start_ns, g.dur_ns, g.cause, g.detail FROM host_gap AS g JOIN step AS s USING (rank, step)
+WHERE s.label = 'normal' AND g.rank >= 0 AND (g.cause = 'input' OR g.detail IN ('gc', 'allocator')) ORDER BY g.rank, g.start_ns
+"""
+
+
 def _price(writer: StoreWriter) -> None:
     """Replay the schedule as it was and as it could be."""
     calls = writer.query(
@@ -88,7 +95,7 @@ def _price(writer: StoreWriter) -> None:
         "SELECT b.* FROM breakdown AS b JOIN step AS s USING (rank, step) WHERE s.label = 'normal' AND b.rank >= 0 ORDER BY rank, step"
     )
     inputs = Inputs(
-        parts, writer.query(_TYPICAL_SQL), writer.query("SELECT * FROM rank_work ORDER BY rank"), schedule.alpha_ns, schedule.median_ns,
+        parts, writer.query(_TYPICAL_SQL), writer.query("SELECT * FROM rank_work ORDER BY rank"), writer.query(_GAPS_SQL), schedule.alpha_ns, schedule.median_ns,
         round(float(steps.get_column("step_ns").median() or 0)),  # type: ignore[arg-type]
     )  # fmt: skip
     rows, explained = what_if(schedule, inputs)
@@ -135,16 +142,23 @@ def _judge_ranks(writer: StoreWriter, world: Sequence[int], calls: pl.DataFrame)
     )
     names = writer.query("SELECT rank, device_name, has_device_work FROM rank WHERE rank >= 0")
     devices = dict(names.select("rank", "device_name").iter_rows())
-    stops = profiled_stops(regular_stops(reference_log(writer)), writer.query("SELECT step, host_start_ns, host_end_ns FROM step"))
-    judged = rank_work(
-        parts, stats, roles, devices, has_device=bool(names.get_column("has_device_work").any()), stops=stops
+    stops = profiled_stops(
+        regular_stops(reference_log(writer)), writer.query("SELECT step, host_start_ns, host_end_ns FROM step")
     )
+    received = received_ratio(calls)
+    judged = rank_work(
+        parts, stats, roles, devices, has_device=bool(names.get_column("has_device_work").any()), stops=stops,
+        received=received,
+    )  # fmt: skip
     writer.insert("rank_work", judged.table)
     steps = parts.get_column("step").n_unique() if len(parts) else 0
     collective = writer.query("SELECT * FROM collective WHERE step IS NOT NULL")
     writer.insert("who_waits", who_waits(collective, writer.query("SELECT * FROM collective_rank"), steps))
     stages = len(set(roles.values()))
     numbers = {"detectable_slowdown_ratio": judged.detectable_ratio, "pipeline_stages": float(stages)}
+    uneven = imbalance(received)
+    if uneven is not None:
+        numbers["all_to_all_imbalance_ratio"] = uneven
     writer.insert(
         "job_stat",
         pl.DataFrame(

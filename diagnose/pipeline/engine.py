@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from diagnose.ingest.base import Source
 
 _SMALL_BYTES = 2_000_000
-"""Starting a worker costs more than reading this much here."""
+_FEW_FILES = 50
+"""Starting workers costs more than reading this much, in this many files, here."""
 
 Progress = Callable[[SourceResult], None]
 
@@ -51,7 +52,7 @@ class LocalEngine:
     def run(self, tasks: list[MapTask]) -> Iterator[SourceResult]:
         """A worker that dies takes no other file with it: what was lost is tried once more, alone, then reported."""
         total = sum(task.source.size_bytes for task in tasks)
-        if self.jobs == 1 or len(tasks) == 1 or total < _SMALL_BYTES:
+        if self.jobs == 1 or len(tasks) == 1 or (total < _SMALL_BYTES and len(tasks) < _FEW_FILES):
             yield from map(map_source, tasks)
             return
         pending = {task.number: task for task in sorted(tasks, key=lambda task: -task.source.size_bytes)}

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
     import polars as pl
 
+_MAGIC, _MAGIC_END = b"DUCK", 12
+"""Bytes 8 to 12 of a DuckDB file, behind its checksum."""
+
 
 class Store:
     """A published run store. Each thread takes its own ``cursor()``.
@@ -27,13 +30,14 @@ class Store:
         self.path = path
         if not path.is_file():
             raise StoreError(f"{path} does not exist; `diagnose run PATH... -o {path}` makes one")
+        _check_magic(path)
         try:
             self._connection = duckdb.connect(
                 ":memory:",
                 config={"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"},
             )
             self._connection.execute(
-                f"ATTACH '{str(path).replace(chr(39), chr(39) * 2)}' AS run (READ_ONLY)"
+                f"ATTACH '{str(path.absolute()).replace(chr(39), chr(39) * 2)}' AS run (READ_ONLY)"
             ).fetchall()
             self._connection.execute("USE run").fetchall()
             self._connection.execute("SET enable_external_access = false").fetchall()
@@ -64,14 +68,14 @@ class Store:
         try:
             cursor.execute("USE run").fetchall()
             rows = cursor.sql(sql, params=parameters) if parameters else cursor.sql(sql)
-            if rows is None:
-                raise StoreError(f"{self.path}: the statement gives no rows: {sql[:80]!r}")
-            frame: pl.DataFrame = rows.pl()
-            return frame
+            frame: pl.DataFrame | None = None if rows is None else rows.pl()
         except duckdb.Error as error:
             raise StoreError(f"{self.path}: {str(error).splitlines()[0]}") from error
         finally:
             cursor.close()
+        if frame is None:
+            raise StoreError(f"{self.path}: the statement gives no rows: {sql[:80]!r}")
+        return frame
 
     def frame(self, name: str) -> pl.DataFrame:
         """A whole table, ordered by its key."""
@@ -85,10 +89,19 @@ class Store:
         return stat.st_ino, stat.st_mtime_ns, stat.st_size
 
 
+def _check_magic(path: Path) -> None:
+    """DuckDB would guess other formats from a file's name; a store says itself what it is."""
+    try:
+        with path.open("rb") as handle:
+            head = handle.read(_MAGIC_END)
+    except OSError as error:
+        raise StoreError(f"cannot read {path}: {error.strerror}") from error
+    if not head.endswith(_MAGIC):
+        raise StoreError(f"{path} is not a run store (no DuckDB file); `diagnose run PATH... -o STORE` makes one")
+
+
 def _explain(path: Path, error: Exception) -> str:
     text = str(error)
-    if "not a valid DuckDB database file" in text:
-        return f"{path} is not a run store (no DuckDB file); `diagnose run PATH... -o STORE` makes one"
     if "Conflicting lock" in text or "Could not set lock" in text:
         return f"{path} is open for writing in another program: {text.splitlines()[0]}"
     if "does not exist" in text:

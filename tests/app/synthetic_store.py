@@ -57,7 +57,7 @@ def write_store(
             "rank": rank, "step": step, "span_ns": window, "compute_ns": compute, "exposed_comm_ns": wait + transfer, "exposed_wait_ns": wait,
             "exposed_transfer_ns": transfer, "overlapped_comm_ns": 60 * MS, "exposed_memcpy_ns": 0, "idle_ns": idle_input + idle_host,
             "idle_input_ns": idle_input, "idle_host_ns": idle_host, "idle_sync_ns": 0, "idle_bubble_ns": 0, "idle_other_ns": 0,
-            "exposed_transfer_max_ns": transfer, "idle_gc_ns": 0, "idle_allocator_ns": 0, "local_work_ns": compute + idle_input + idle_host,
+            "exposed_transfer_max_ns": transfer, "blocking_transfer_ns": transfer, "idle_gc_ns": 0, "idle_allocator_ns": 0, "local_work_ns": compute + idle_input + idle_host,
             "memcpy_ns": 1 * MS, "comm_ns": wait + transfer + 60 * MS,
         }))  # fmt: skip
         writer.insert("kernel_stat", _kernel_stats(rank, step, compute))

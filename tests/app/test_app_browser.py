@@ -121,7 +121,9 @@ def page(browser, address):
     assert wrong == []
 
 
-def settle(page):
+def settle(page, title=None):
+    if title is not None:
+        main(page).get_by_role("heading", name=title, exact=True).first.wait_for()
     page.wait_for_timeout(100)
     page.wait_for_function(SETTLED, polling=50)
     assert page.get_by_test_id("stException").count() == 0
@@ -130,7 +132,7 @@ def settle(page):
 
 def open_page(page, address, name="overview", **params):
     page.goto(f"{address}/{state.address(name, params.pop('run'), **params)}")
-    settle(page)
+    settle(page, next(item.title for item in state.PAGES if item.name == name))
 
 
 def main(page):
@@ -159,19 +161,22 @@ def test_from_the_verdict_to_one_kernel_on_one_rank(page, address, stores):
     settle(page)
     page.get_by_test_id("stSidebar").get_by_role("combobox").click()
     page.get_by_role("option", name="slow_nic", exact=True).click()
+    page.wait_for_url("**run=slow_nic*")
     settle(page)
     assert "run=slow_nic" in page.url
     assert report.verdict.text.split(":")[0] in main(page).inner_text()
     place = [item.fingerprint for item in report.findings].index(finding.fingerprint)
     main(page).get_by_role("link", name="Evidence and actions").nth(place).click()
-    settle(page)
+    settle(page, "Findings")
     assert f"finding={finding.fingerprint}" in page.url
     assert finding.actions[0] in main(page).inner_text()
     main(page).get_by_role("link", name=f"Rank {finding.ranks[0]} beside its peers").click()
-    settle(page)
+    settle(page, "Ranks")
     assert f"rank={finding.ranks[0]}" in page.url
     assert f"rank{finding.ranks[0]}_trace" in main(page).inner_text()
     click_row(page, 1)
+    main(page).get_by_role("heading", name="One kernel on every rank").wait_for()
+    settle(page)
     assert "kernel=" in page.url
     assert "One kernel on every rank" in main(page).inner_text()
     assert main(page).get_by_test_id("stCode").inner_text().startswith("nccl")
@@ -184,11 +189,11 @@ def test_an_address_survives_reload_and_back(page, address):
     settle(page)
     assert "rank9_trace" in main(page).inner_text()
     page.get_by_test_id("stSidebar").get_by_role("link", name="Steps", exact=True).click()
-    settle(page)
+    settle(page, "Steps")
     assert main(page).locator("h1").inner_text() == "Steps"
     assert "run=slow_nic" in page.url
     page.go_back()
-    settle(page)
+    settle(page, "Ranks")
     assert main(page).locator("h1").inner_text() == "Ranks"
     assert "slow_nic" in main(page).inner_text()
     assert "rank9_trace" in main(page).inner_text()
@@ -201,7 +206,7 @@ def test_a_run_opens_from_the_list(page, address):
     settle(page)
     click_row(page, 0)
     page.wait_for_url("**run=slow_nic*")
-    settle(page)
+    settle(page, "Overview")
     assert main(page).locator("h1").inner_text() == "Overview"
     assert "Network-bound" in main(page).inner_text()
 
@@ -233,7 +238,7 @@ def test_every_page_draws_without_an_error(page, address):
         open_page(page, address, run=run)
         for item in state.PAGES:
             page.get_by_test_id("stSidebar").get_by_role("link", name=item.title, exact=True).click()
-            settle(page)
+            settle(page, item.title)
             assert main(page).locator("h1").inner_text() == item.title
             assert page.evaluate("document.documentElement.scrollWidth") <= 1366
             if folder:

@@ -8,11 +8,12 @@ import subprocess
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
-
-import polars as pl
+from typing import TYPE_CHECKING, Any
 
 from diagnose.store.reader import Store
+
+if TYPE_CHECKING:
+    import polars as pl
 
 CASES = Path(__file__).parents[3] / "shared" / "data" / "bug_cases"
 
@@ -37,7 +38,11 @@ class Outcome:
         return found
 
     def sources(self) -> dict[str, dict[str, Any]]:
-        return {Path(row["path"]).name: row for row in self.report["data_quality"]["sources"] if not row["path"].endswith("expect.json")}
+        return {
+            Path(row["path"]).name: row
+            for row in self.report["data_quality"]["sources"]
+            if not row["path"].endswith("expect.json")
+        }
 
     def issues(self) -> dict[str, dict[str, Any]]:
         return {row["code"]: row for row in self.report["data_quality"]["issues"]}
@@ -57,4 +62,6 @@ def diagnose(folder: Path, *paths: Path, options: tuple[str, ...] = ()) -> Outco
         [*command(), "run", *map(str, paths), "-o", str(store), "--jobs", "1", "--format", "json", *options],
         capture_output=True, text=True, check=False, cwd=folder, timeout=120,
     )  # fmt: skip
-    return Outcome(done.returncode, done.stderr, json.loads(done.stdout) if done.stdout else {}, store if store.exists() else None)
+    return Outcome(
+        done.returncode, done.stderr, json.loads(done.stdout) if done.stdout else {}, store if store.exists() else None
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from bug_runs import diagnose as command
@@ -27,7 +27,9 @@ from kineto_files import (
 )
 
 import diagnose
-from diagnose.report.document import Document
+
+if TYPE_CHECKING:
+    from diagnose.report.document import Document
 
 Events = list[dict[str, Any]]
 
@@ -142,11 +144,21 @@ def test_the_same_correlations_on_two_ranks_stay_apart(folder: Path) -> None:
         events = [step(1, 0, 500), *launched(100 + 1000 * rank, 50, 10, 5)]
         write(folder / f"rank{rank}.json", events, head=header(rank=rank, world=2))
     with analysed(folder) as run:
-        assert run.query("SELECT rank, launch_ns, start_ns FROM kernel ORDER BY rank").rows() == [(0, 10_000, 100_000), (1, 10_000, 1_100_000)]
+        assert run.query("SELECT rank, launch_ns, start_ns FROM kernel ORDER BY rank").rows() == [
+            (0, 10_000, 100_000),
+            (1, 10_000, 1_100_000),
+        ]
 
 
 def test_the_last_step_is_kept(folder: Path) -> None:
-    events = [item for number in range(3) for item in (step(number, 1000 * number, 990), *launched(1000 * number + 50, 400, 1000 * number + 5, number + 1))]
+    events = [
+        item
+        for number in range(3)
+        for item in (
+            step(number, 1000 * number, 990),
+            *launched(1000 * number + 50, 400, 1000 * number + 5, number + 1),
+        )
+    ]
     write(folder / "rank0.json", events)
     assert report(folder).run.steps == (0, 1, 2)
 
@@ -164,7 +176,11 @@ def test_synchronisation_and_annotations_of_the_device_are_no_work(folder: Path)
 
 
 def test_operators_of_triton_with_a_stream_are_host_work(folder: Path) -> None:
-    events = [step(1, 0, 500), operator(5, 400, name="triton_poi_fused_0", stream=0, num_warps=4, grid="grid(64)"), *launched(50, 30, 10, 1)]
+    events = [
+        step(1, 0, 500),
+        operator(5, 400, name="triton_poi_fused_0", stream=0, num_warps=4, grid="grid(64)"),
+        *launched(50, 30, 10, 1),
+    ]
     write(folder / "rank0.json", events)
     with analysed(folder) as run:
         assert run.frame("kernel").height == 1
@@ -197,7 +213,10 @@ def test_every_library_is_communication(folder: Path, name: str) -> None:
     assert (split.exposed_comm_ns, split.compute_ns) == (100_000, 10_000)
 
 
-@pytest.mark.parametrize("name", ["Kernel", "void at::native::reduce_kernel", "deep_ep::layout::get_dispatch_layout", "gather_scatter_kernel", ""])
+@pytest.mark.parametrize(
+    "name",
+    ["Kernel", "void at::native::reduce_kernel", "deep_ep::layout::get_dispatch_layout", "gather_scatter_kernel", ""],
+)
 def test_what_only_sounds_like_it_is_compute(folder: Path, name: str) -> None:
     write(folder / "rank0.json", [kernel(0, 100, name)])
     assert report(folder).step_time.trace["0"].compute_ns == 100_000
@@ -226,7 +245,15 @@ def test_times_as_text_and_rows_that_are_an_answer(folder: Path) -> None:
         {"name": "process_name", "ph": "M", "pid": 1, "tid": 0, "args": {"name": "Ascend Hardware"}},
         {"name": "process_name", "ph": "M", "pid": 2, "tid": 0, "args": {"name": "Overlap Analysis"}},
         {"ph": "X", "name": "MatMulV2", "pid": 1, "tid": 3, "ts": "1704161511420306.250", "dur": 20.5, "args": {}},
-        {"ph": "X", "name": "hcom_allReduce_1", "pid": 1, "tid": 4, "ts": "1704161511420340.000", "dur": 10, "args": {}},
+        {
+            "ph": "X",
+            "name": "hcom_allReduce_1",
+            "pid": 1,
+            "tid": 4,
+            "ts": "1704161511420340.000",
+            "dur": 10,
+            "args": {},
+        },
         {"ph": "X", "name": "EVENT_WAIT", "pid": 1, "tid": 4, "ts": "1704161511420300.000", "dur": 900, "args": {}},
         {"ph": "X", "name": "Computing", "pid": 2, "tid": 0, "ts": "1704161511420306.250", "dur": 900, "args": {}},
         {"ph": "X", "name": "Free", "pid": 2, "tid": 1, "ts": "1704161511420306.250", "dur": 900, "args": {}},
@@ -274,14 +301,28 @@ def test_graph_replays_that_were_mostly_lost_are_not_idle_time(folder: Path) -> 
 
 def test_members_that_were_cut_and_no_configuration(folder: Path) -> None:
     ranks = f"[{', '.join(map(str, range(30)))}, ...]"
-    args = {"Collective name": "allreduce", "In msg nelems": 8, "dtype": "Float", "Group size": 64, "Process Group Name": "7", "Process Group Ranks": ranks}
+    args = {
+        "Collective name": "allreduce",
+        "In msg nelems": 8,
+        "dtype": "Float",
+        "Group size": 64,
+        "Process Group Name": "7",
+        "Process Group Ranks": ranks,
+    }
     write(folder / "rank0.json", [nccl(10, 50, **args)], head=header(rank=0, world=128))
     with analysed(folder) as run:
         assert run.query("SELECT size, ranks FROM process_group").row(0) == (64, None)
 
 
 def test_a_group_of_one_rank_moves_nothing(folder: Path) -> None:
-    record = {"Collective name": "allreduce", "In msg nelems": 8, "Out msg nelems": 8, "dtype": "Float", "Group size": 1, "Process Group Ranks": "[0]"}
+    record = {
+        "Collective name": "allreduce",
+        "In msg nelems": 8,
+        "Out msg nelems": 8,
+        "dtype": "Float",
+        "Group size": 1,
+        "Process Group Ranks": "[0]",
+    }
     events = [step(1, 0, 500), operator(5, 3, name="record_param_comms", **record), *launched(50, 30, 10, 1)]
     write(folder / "rank0.json", events)
     with analysed(folder) as run:
@@ -290,7 +331,14 @@ def test_a_group_of_one_rank_moves_nothing(folder: Path) -> None:
 
 
 def test_a_coalesced_kernel_takes_the_arguments_of_its_record(folder: Path) -> None:
-    record = {"Collective name": "allreduce_coalesced", "In msg nelems": 512, "Out msg nelems": 512, "dtype": "Half", "Group size": 2, "Process Group Ranks": "[0, 1]"}
+    record = {
+        "Collective name": "allreduce_coalesced",
+        "In msg nelems": 512,
+        "Out msg nelems": 512,
+        "dtype": "Half",
+        "Group size": 2,
+        "Process Group Ranks": "[0, 1]",
+    }
     events = [operator(5, 20, name="record_param_comms", **record), launch(10, 3), nccl(50, 30, correlation=3)]
     write(folder / "rank0.json", events, head=header(rank=0, world=2))
     with analysed(folder) as run:
@@ -299,7 +347,13 @@ def test_a_coalesced_kernel_takes_the_arguments_of_its_record(folder: Path) -> N
 
 def test_hostile_names_reach_the_store_whole_and_the_page_escaped(folder: Path, tmp_path: Path) -> None:
     name = "</td><script>alert('x')</script>\u202e{{7*7}}\x1b[31m"
-    write(folder / "rank0.json", [step(1, 0, 900), *(item for n in range(5) for item in launched(100 * n + 20, 60, 100 * n + 2, n + 1, name=name))])
+    write(
+        folder / "rank0.json",
+        [
+            step(1, 0, 900),
+            *(item for n in range(5) for item in launched(100 * n + 20, 60, 100 * n + 2, n + 1, name=name)),
+        ],
+    )
     outcome = command(tmp_path, folder, options=("--output", str(tmp_path / "report.json")))
     assert outcome.code == 0, outcome.error
     assert outcome.query("SELECT DISTINCT name FROM kernel")["name"].to_list() == [name]
@@ -313,7 +367,10 @@ def test_steps_are_numbered_by_their_annotation_not_by_the_file(folder: Path) ->
 def test_ranks_whose_counts_differ_are_matched_as_far_as_they_go(folder: Path) -> None:
     args = {"Collective name": "allreduce", "dtype": "Float", "Group size": 2, "Process Group Ranks": "[0, 1]"}
     for rank, count in ((0, 6), (1, 5)):
-        events = [nccl(1000 * n + 10 * rank, 100 - 10 * rank, **args, **{"In msg nelems": 100 + n, "Out msg nelems": 100 + n}) for n in range(count)]
+        events = [
+            nccl(1000 * n + 10 * rank, 100 - 10 * rank, **args, **{"In msg nelems": 100 + n, "Out msg nelems": 100 + n})
+            for n in range(count)
+        ]
         write(folder / f"rank{rank}.json", events, head=header(rank=rank, world=2))
     with analysed(folder) as run:
         seen = run.query("SELECT seen FROM collective ORDER BY seq")["seen"].to_list()
@@ -321,7 +378,11 @@ def test_ranks_whose_counts_differ_are_matched_as_far_as_they_go(folder: Path) -
 
 
 def test_a_sequence_of_copies_and_memsets(folder: Path) -> None:
-    events = [memcpy(0, 50), event("gpu_memset", "Memset (Device)", 100, 10, pid=0, tid=7, device=0, stream=7, bytes=64), kernel(20, 10)]
+    events = [
+        memcpy(0, 50),
+        event("gpu_memset", "Memset (Device)", 100, 10, pid=0, tid=7, device=0, stream=7, bytes=64),
+        kernel(20, 10),
+    ]
     write(folder / "rank0.json", events)
     split = report(folder).step_time.trace["0"]
     assert (split.exposed_memcpy_ns, split.compute_ns, split.idle_ns) == (50_000, 10_000, 50_000)

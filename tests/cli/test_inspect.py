@@ -23,11 +23,17 @@ def invoke(*arguments: object) -> Result:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     run = tmp_path / "run"
-    write(run / "rank0.json", small_run(), head=header(rank=0, world=4, host_name="node-a.example", baseTimeNanoseconds=1_767_189_312_000_000_000))
+    write(
+        run / "rank0.json",
+        small_run(),
+        head=header(rank=0, world=4, host_name="node-a.example", baseTimeNanoseconds=1_767_189_312_000_000_000),
+    )
     write(run / "rank1_trace.json.gz", small_run(), head=header(rank=None))
     (run / "cut.json").write_bytes(render(small_run(), head=header(rank=2, world=4))[:1500])
     (run / "observer_0.json").write_text('{"schema": "1.0", "nodes": [{"id": 1}]}')
-    (run / "nccl.log").write_text("node-a:100:200 [0] NCCL INFO Bootstrap : Using eth0:10.0.0.1<0>\nnode-a:100:200 [0] NCCL INFO NET/Socket : Using [0]eth0:10.0.0.1<0>\n")
+    (run / "nccl.log").write_text(
+        "node-a:100:200 [0] NCCL INFO Bootstrap : Using eth0:10.0.0.1<0>\nnode-a:100:200 [0] NCCL INFO NET/Socket : Using [0]eth0:10.0.0.1<0>\n"
+    )
     return run
 
 
@@ -53,7 +59,11 @@ def test_json_is_complete(folder: Path) -> None:
     assert document["schema"] == "diagnose.inspect/1"
     files = {Path(item["path"]).name: item for item in document["files"]}
     assert files["rank0.json"]["kind"] == "kineto"
-    assert (files["rank0.json"]["rank"], files["rank0.json"]["rank_from"], files["rank0.json"]["host"]) == (0, "distributedInfo", "node-a")
+    assert (files["rank0.json"]["rank"], files["rank0.json"]["rank_from"], files["rank0.json"]["host"]) == (
+        0,
+        "distributedInfo",
+        "node-a",
+    )
     assert files["rank0.json"]["end_ns"] - files["rank0.json"]["start_ns"] == 1_220_000
     assert files["cut.json"]["status"] == "partial"
     assert files["cut.json"]["issues"][0]["byte_offset"] > 0
@@ -73,7 +83,9 @@ def test_json_is_complete(folder: Path) -> None:
         (small_run(), header(), "trainer_state.json"),
     ],
 )
-def test_the_exact_lines_that_collect_what_is_missing(tmp_path: Path, events: list[dict[str, object]], head: dict[str, object], line: str) -> None:
+def test_the_exact_lines_that_collect_what_is_missing(
+    tmp_path: Path, events: list[dict[str, object]], head: dict[str, object], line: str
+) -> None:
     write(tmp_path / "rank0.json", events, head=head)
     assert line in invoke(tmp_path / "rank0.json").output
 

@@ -65,7 +65,9 @@ def test_fail_on_is_exit_one(folder: Path) -> None:
         (["nothing"], "nothing"),
     ],
 )
-def test_usage_errors_are_two_and_one_sentence(folder: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str) -> None:
+def test_usage_errors_are_two_and_one_sentence(
+    folder: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
     assert folder.is_dir()
     assert code(*arguments) == 2
     error = capsys.readouterr().err
@@ -73,7 +75,9 @@ def test_usage_errors_are_two_and_one_sentence(folder: Path, capsys: pytest.Capt
     assert "Traceback" not in error
 
 
-def test_a_bug_is_seventy_and_says_so(folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bug_is_seventy_and_says_so(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     def broken(*arguments: object, **options: object) -> None:
         raise ZeroDivisionError("oh")
 
@@ -89,8 +93,12 @@ def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert code("--version") == 0
 
 
-def test_progress_shows_names_with_brackets_on_a_terminal(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    (folder / "rank0.json").rename(folder / "[bold]rank0[/wrong].json")
+def test_progress_shows_names_with_brackets_on_a_terminal(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "a[").mkdir()
+    (folder / "a[" / "wrong]").mkdir()
+    (folder / "rank0.json").rename(folder / "a[" / "wrong]" / "[bold]rank0.json")
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     assert code("run", folder, "-o", "p.duckdb") == 0
     assert capsys.readouterr().out

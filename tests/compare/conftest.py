@@ -20,9 +20,6 @@ from diagnose.store.reader import Store
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-ROOT = Path(__file__).parents[2]
-DATA = ROOT.parent / "shared" / "data"
-
 
 @pytest.fixture(scope="session")
 def store_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:

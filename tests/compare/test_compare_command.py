@@ -7,7 +7,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 from click.testing import CliRunner
-from conftest import DATA, ROOT
+from compare_places import DATA, ROOT
 from jsonschema import Draft202012Validator
 
 from diagnose.cli.main import main

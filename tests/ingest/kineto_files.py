@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import gzip
 import json
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from diagnose.ingest.base import Source
 from diagnose.ingest.kineto.reader import DecodedTrace, read_trace
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 Event = dict[str, Any]
 
@@ -17,7 +19,9 @@ NCCL = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul
 GEMM = "sm90_gemm_bf16_128x128_tn"
 
 
-def event(cat: str, name: object, ts: object, dur: object, *, pid: object = HOST, tid: object = THREAD, **args: object) -> Event:
+def event(
+    cat: str, name: object, ts: object, dur: object, *, pid: object = HOST, tid: object = THREAD, **args: object
+) -> Event:
     return {"ph": "X", "cat": cat, "name": name, "pid": pid, "tid": tid, "ts": ts, "dur": dur, "args": args}
 
 
@@ -30,7 +34,9 @@ def nccl(ts: object, dur: object, name: str = NCCL, *, stream: int = 20, **args:
     return kernel(ts, dur, name, stream=stream, **args)
 
 
-def memcpy(ts: object, dur: object, name: str = "Memcpy HtoD (Pageable -> Device)", *, stream: int = 7, **args: object) -> Event:
+def memcpy(
+    ts: object, dur: object, name: str = "Memcpy HtoD (Pageable -> Device)", *, stream: int = 7, **args: object
+) -> Event:
     return event("gpu_memcpy", name, ts, dur, pid=0, tid=stream, device=0, stream=stream, **args)
 
 
@@ -66,19 +72,27 @@ def kineto_text(events: list[Event], head: dict[str, Any], tail: dict[str, Any])
     """As Kineto writes it: two lines an event, its arguments on their own."""
     parts = []
     for item in events:
-        first = ", ".join(f'"{key}": {json.dumps(item[key])}' for key in ("ph", "cat", "name", "pid", "tid") if key in item)
+        first = ", ".join(
+            f'"{key}": {json.dumps(item[key])}' for key in ("ph", "cat", "name", "pid", "tid") if key in item
+        )
         second = ", ".join(f'"{key}": {json.dumps(item[key])}' for key in ("id", "ts", "dur", "s", "bp") if key in item)
         text = f"  {{\n    {first},\n    {second}"
         if "args" in item:
             args = ", ".join(f"{json.dumps(key)}: {json.dumps(value)}" for key, value in item["args"].items())
-            text += f",\n    \"args\": {{\n      {args}\n    }}"
+            text += f',\n    "args": {{\n      {args}\n    }}'
         parts.append(text + "\n  }")
     before = "".join(f"  {json.dumps(key)}: {json.dumps(value)},\n" for key, value in head.items())
     after = "".join(f",\n  {json.dumps(key)}: {json.dumps(value)}" for key, value in tail.items())
-    return f"{{\n{before}  \"traceEvents\": [\n{','.join(chr(10) + part for part in parts)[1:]}\n  ]{after}\n}}\n"
+    return f'{{\n{before}  "traceEvents": [\n{",".join(chr(10) + part for part in parts)[1:]}\n  ]{after}\n}}\n'
 
 
-def render(events: list[Event], layout: str = "kineto", *, head: dict[str, Any] | None = None, tail: dict[str, Any] | None = None) -> bytes:
+def render(
+    events: list[Event],
+    layout: str = "kineto",
+    *,
+    head: dict[str, Any] | None = None,
+    tail: dict[str, Any] | None = None,
+) -> bytes:
     head = header() if head is None else head
     tail = {} if tail is None else tail
     document = {**head, "traceEvents": events, **tail}

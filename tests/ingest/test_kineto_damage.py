@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -27,7 +27,11 @@ from kineto_files import (
 
 from diagnose.errors import SourceError
 from diagnose.ingest.kineto import chunks
-from diagnose.store.rank_trace import RankTrace
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from diagnose.store.rank_trace import RankTrace
 
 
 def names_of(trace: RankTrace) -> list[str]:
@@ -66,7 +70,9 @@ def damaged(tmp_path: Path, old: bytes, new: bytes, layout: str = "dump") -> tup
         (b'"plain"', b'"a "b" c"', "unescaped_quote", None),
     ],
 )
-def test_one_damaged_event_is_mended(tmp_path: Path, layout: str, old: bytes, new: bytes, kind: str | None, name: str | None) -> None:
+def test_one_damaged_event_is_mended(
+    tmp_path: Path, layout: str, old: bytes, new: bytes, kind: str | None, name: str | None
+) -> None:
     trace, found = damaged(tmp_path, old, new, layout)
     assert len(trace.activities.start_ns) == 40
     if name is not None:
@@ -136,7 +142,9 @@ def test_a_gzip_file_with_a_wrong_checksum_is_read_whole(tmp_path: Path) -> None
 
 
 def test_two_writers_one_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = render([kernel(10 * n, 5, name=f"a{n}") for n in range(50)], head=header(rank=1, world=4), tail={"traceName": "a"})
+    first = render(
+        [kernel(10 * n, 5, name=f"a{n}") for n in range(50)], head=header(rank=1, world=4), tail={"traceName": "a"}
+    )
     second = render([kernel(10 * n, 5, name=f"b{n}") for n in range(50)], head=header(rank=2, world=4))
     for block in (300, 1 << 20):
         monkeypatch.setattr(chunks, "BLOCK_BYTES", block)
@@ -197,7 +205,9 @@ def test_damage_in_the_metadata_behind_the_events(tmp_path: Path, tail: bytes) -
 
 
 def test_metadata_beyond_repair_is_searched(tmp_path: Path) -> None:
-    data = render(small_run(), "kineto", head=header(rank=6, world=8)).replace(b'"schemaVersion": 1', b'"schemaVersion" 1 {{')
+    data = render(small_run(), "kineto", head=header(rank=6, world=8)).replace(
+        b'"schemaVersion": 1', b'"schemaVersion" 1 {{'
+    )
     decoded = read_bytes(tmp_path / "trace.json", data)
     assert decoded.trace.header.rank == 6
     assert decoded.trace.header.devices == ("Example GPU",)
@@ -215,9 +225,15 @@ EMPTY = {
     "empty list": (render([]), "empty"),
     "empty bare list": (render([], "list"), "empty"),
     "metadata only": (json.dumps(header()).encode(), "no list of trace events"),
-    "metadata events only": (render([{"name": "process_name", "ph": "M", "pid": 1, "tid": 0, "args": {"name": "python"}}]), "metadata"),
+    "metadata events only": (
+        render([{"name": "process_name", "ph": "M", "pid": 1, "tid": 0, "args": {"name": "python"}}]),
+        "metadata",
+    ),
     "no time": (render([kernel(0, 0)] * 3), "usable time"),
-    "cut in the header": (gzip.compress(b'{"schemaVersion": 1, "deviceProperties": [' + b'{"id": 0}, ' * 9999, mtime=0)[:60], "compressed data"),
+    "cut in the header": (
+        gzip.compress(b'{"schemaVersion": 1, "deviceProperties": [' + b'{"id": 0}, ' * 9999, mtime=0)[:60],
+        "compressed data",
+    ),
 }
 
 
@@ -259,26 +275,37 @@ def test_lost_and_impossible_records(tmp_path: Path) -> None:
 
 def test_all_device_records_out_of_range(tmp_path: Path) -> None:
     unix = 1_700_000_000_000_000
-    events = [step(1, unix, 1000), *(launch(unix + n, n) for n in range(1, 9)), *(kernel(4_000_000 + n, 2, correlation=n) for n in range(1, 9))]
+    events = [
+        step(1, unix, 1000),
+        *(launch(unix + n, n) for n in range(1, 9)),
+        *(kernel(4_000_000 + n, 2, correlation=n) for n in range(1, 9)),
+    ]
     decoded = read_bytes(tmp_path / "trace.json", render(events))
     assert kinds(decoded) == {"time_out_of_range": 8}
     assert not decoded.trace.has_device_work
 
 
 def test_small_overlaps_on_a_stream_are_no_damage(tmp_path: Path) -> None:
-    decoded = read_bytes(tmp_path / "trace.json", render([kernel(10, 20), kernel(29.9, 20), kernel(40, 99_000), memcpy(60, 5)]))
+    decoded = read_bytes(
+        tmp_path / "trace.json", render([kernel(10, 20), kernel(29.9, 20), kernel(40, 99_000), memcpy(60, 5)])
+    )
     assert kinds(decoded) == {}
     assert decoded.trace.activities.dur_ns.tolist() == [20_000, 20_000, 99_000_000, 5_000]
 
 
 def test_ties_at_time_zero_of_a_short_trace_are_kept(tmp_path: Path) -> None:
-    decoded = read_bytes(tmp_path / "trace.json", render([annotation(0, 50, "ProfilerStep#1"), operator(0, 3), kernel(0, 10)]))
+    decoded = read_bytes(
+        tmp_path / "trace.json", render([annotation(0, 50, "ProfilerStep#1"), operator(0, 3), kernel(0, 10)])
+    )
     assert kinds(decoded) == {}
     assert len(decoded.trace.operators.start_ns) == len(decoded.trace.annotations.start_ns) == 1
 
 
 @settings(deadline=None, max_examples=150, suppress_health_check=list(HealthCheck))
-@given(places=st.lists(st.tuples(st.floats(0, 1), st.binary(max_size=4), st.integers(0, 6)), min_size=1, max_size=5), packed=st.booleans())
+@given(
+    places=st.lists(st.tuples(st.floats(0, 1), st.binary(max_size=4), st.integers(0, 6)), min_size=1, max_size=5),
+    packed=st.booleans(),
+)
 def test_random_damage_never_raises_anything_but_a_source_error(
     tmp_path_factory: pytest.TempPathFactory, places: list[tuple[float, bytes, int]], packed: bool
 ) -> None:
@@ -295,5 +322,7 @@ def test_random_damage_never_raises_anything_but_a_source_error(
 
 
 def test_names_survive(tmp_path: Path) -> None:
-    decoded = read_bytes(tmp_path / "trace.json", render([kernel(1, 5, name="<script>&\"'é\u2028"), kernel(9, 2, name=GEMM)]))
+    decoded = read_bytes(
+        tmp_path / "trace.json", render([kernel(1, 5, name="<script>&\"'é\u2028"), kernel(9, 2, name=GEMM)])
+    )
     assert names_of(decoded.trace) == ["<script>&\"'é\u2028", GEMM]

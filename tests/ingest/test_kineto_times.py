@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from decimal import ROUND_HALF_EVEN, Decimal
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -14,6 +14,9 @@ from kineto_files import header, kernel, operator, read_bytes, render
 
 from diagnose.ingest.kineto.times import EXACT_LIMIT_US, InexactTimeError, text_ns, times_ns
 from diagnose.store.rank_trace import UNKNOWN
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 QUICK = settings(deadline=None, max_examples=200)
 UNIX_US = 1_785_000_000_000_000
@@ -78,7 +81,9 @@ def test_neighbouring_nanoseconds_of_absolute_time_stay_apart(tmp_path: Path, ki
 
 def test_relative_times_are_added_to_the_base_without_loss(tmp_path: Path) -> None:
     base = 1_782_967_788_000_000_000
-    data = render([kernel(6_000_000_000_000.125, 0.001), operator(6_000_000_000_000.0, 3)], head=header(baseTimeNanoseconds=base))
+    data = render(
+        [kernel(6_000_000_000_000.125, 0.001), operator(6_000_000_000_000.0, 3)], head=header(baseTimeNanoseconds=base)
+    )
     trace = read_bytes(tmp_path / "trace.json", data).trace
     assert trace.activities.start_ns.tolist() == [base + 6_000_000_000_000_125]
     assert trace.activities.dur_ns.tolist() == [1]

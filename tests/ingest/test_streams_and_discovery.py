@@ -7,7 +7,7 @@ import io
 import os
 import tarfile
 import zipfile
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 import zstandard
@@ -17,6 +17,9 @@ from diagnose.errors import SourceError, UsageError
 from diagnose.ingest.base import Source
 from diagnose.ingest.discover import discover
 from diagnose.ingest.kineto.reader import read_trace
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 DATA = render(small_run())
 
@@ -39,7 +42,11 @@ def zip_bytes(members: dict[str, bytes]) -> bytes:
     return buffer.getvalue()
 
 
-MEMBERS = {"run/rank0.json": DATA, "run/rank1.json.gz": gzip.compress(DATA), "run/rank2.json.zst": zstandard.compress(DATA)}
+MEMBERS = {
+    "run/rank0.json": DATA,
+    "run/rank1.json.gz": gzip.compress(DATA),
+    "run/rank2.json.zst": zstandard.compress(DATA),
+}
 ARCHIVES = {
     "run.zip": lambda: zip_bytes(MEMBERS),
     "run.tar": lambda: tar_bytes(MEMBERS, "w"),
@@ -55,7 +62,9 @@ ARCHIVES = {
 def test_members_of_archives_are_sources(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(ARCHIVES[name]())
     sources = discover([str(tmp_path)])
-    assert [source.label.removeprefix(f"{tmp_path}/") for source in sources] == [f"{name}!{member}" for member in MEMBERS]
+    assert [source.label.removeprefix(f"{tmp_path}/") for source in sources] == [
+        f"{name}!{member}" for member in MEMBERS
+    ]
     for source in sources:
         decoded = read_trace(source)
         assert kinds(decoded) == {}
@@ -64,7 +73,9 @@ def test_members_of_archives_are_sources(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("suffix", ["", ".gz", ".zst"])
 def test_compression_is_known_by_content(tmp_path: Path, suffix: str) -> None:
-    packed = {"": DATA, ".gz": gzip.compress(DATA[:900]) + gzip.compress(DATA[900:]), ".zst": zstandard.compress(DATA)}[suffix]
+    packed = {"": DATA, ".gz": gzip.compress(DATA[:900]) + gzip.compress(DATA[900:]), ".zst": zstandard.compress(DATA)}[
+        suffix
+    ]
     path = tmp_path / "trace.bin"
     path.write_bytes(packed)
     assert len(read_trace(Source(path=str(path), size_bytes=len(packed))).trace.activities.start_ns) == 6

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
@@ -12,14 +12,35 @@ from diagnose.ingest.base import Identity
 from diagnose.pipeline.identify import identify, load_host_map
 from diagnose.pipeline.result import SourceResult, TraceInfo
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
 INFO = TraceInfo(
-    backend="nccl", devices=(), groups=(), versions={}, step_source="none", lost_capture=None, device=0, has_device_work=True, truncated=False
+    backend="nccl",
+    devices=(),
+    groups=(),
+    versions={},
+    step_source="none",
+    lost_capture=None,
+    device=0,
+    has_device_work=True,
+    truncated=False,
 )
 
 
-def trace(path: str, rank: int | None, start: int = 0, end: int = 10, *, rank_from: str = "distributedInfo", host: str | None = None) -> SourceResult:
+def trace(
+    path: str,
+    rank: int | None,
+    start: int = 0,
+    end: int = 10,
+    *,
+    rank_from: str = "distributedInfo",
+    host: str | None = None,
+) -> SourceResult:
     identity = Identity(rank=rank, rank_from=None if rank is None else rank_from, start_ns=start, end_ns=end, host=host)
-    return SourceResult(path=path, kind="kineto", size_bytes=1, status="ok", identity=identity, trace=INFO, shards={"step": [path]})
+    return SourceResult(
+        path=path, kind="kineto", size_bytes=1, status="ok", identity=identity, trace=INFO, shards={"step": [path]}
+    )
 
 
 def codes(results: list[SourceResult]) -> tuple[dict[int, str], list[str], dict[str, str]]:
@@ -59,14 +80,18 @@ def test_a_stated_rank_beats_one_from_a_name() -> None:
 
 
 def test_names_that_give_every_process_the_same_rank_are_not_believed() -> None:
-    used, issues, status = codes([trace(f"r0-{place}", 0, 100 + place, 200 + place, rank_from="name") for place in range(3)])
+    used, issues, status = codes(
+        [trace(f"r0-{place}", 0, 100 + place, 200 + place, rank_from="name") for place in range(3)]
+    )
     assert used == {-1: "r0-0", -2: "r0-1", -3: "r0-2"}
     assert issues == ["rank_indistinct", "rank_unknown"]
     assert set(status.values()) == {"ok"}
 
 
 def test_cycles_of_one_process_with_the_rank_in_the_name() -> None:
-    used, issues, _ = codes([trace(f"rank0.{place}", 0, 1000 * place, 1000 * place + 500, rank_from="name") for place in range(3)])
+    used, issues, _ = codes(
+        [trace(f"rank0.{place}", 0, 1000 * place, 1000 * place + 500, rank_from="name") for place in range(3)]
+    )
     assert used == {0: "rank0.2"}
     assert issues == ["duplicate_rank"] * 2
 
@@ -80,7 +105,10 @@ def test_traces_without_rank() -> None:
 def test_hosts_from_a_map(tmp_path: Path) -> None:
     path = tmp_path / "hosts.yaml"
     path.write_text("0: node-a.example\n1-3: node-b\n'gpu7/': node-c\n")
-    found = identify([trace("x", 0), trace("y", 2, host="Other.Example"), trace("gpu7/z", 9), trace("w", 8, host="H8.Example:22")], load_host_map(path))
+    found = identify(
+        [trace("x", 0), trace("y", 2, host="Other.Example"), trace("gpu7/z", 9), trace("w", 8, host="H8.Example:22")],
+        load_host_map(path),
+    )
     assert {member.rank: member.host for member in found.members} == {0: "node-a", 2: "node-b", 9: "node-c", 8: "h8"}
 
 

@@ -6,8 +6,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from kineto_files import header, kernel, render, small_run, write
@@ -18,6 +18,9 @@ from diagnose.ingest.discover import discover
 from diagnose.pipeline import engine, map_source
 from diagnose.pipeline.engine import LocalEngine
 from diagnose.pipeline.result import MapTask, SourceResult
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def tasks(folder: Path) -> list[MapTask]:
@@ -64,7 +67,11 @@ def test_identity_comes_from_the_content_first(tmp_path: Path) -> None:
     write(run / "rank5.json", small_run(), head=header(rank=None))
     args = {"Collective name": "allreduce", "Process Group Ranks": "[4, 6]", "Rank": 1, "Group size": 2}
     write(run / "anon.json", [kernel(1, 2, name="ncclDevKernel_X", **args)], head=header(rank=None))
-    write(run / "host-a1_77.1755000000000000000.pt.trace.json", small_run(), head=header(rank=None, host_name="gpu9.cluster"))
+    write(
+        run / "host-a1_77.1755000000000000000.pt.trace.json",
+        small_run(),
+        head=header(rank=None, host_name="gpu9.cluster"),
+    )
     found = results(tmp_path)
     assert [(found[name].identity.rank, found[name].identity.rank_from) for name in ("rank7.json", "rank5.json", "anon.json")] == [
         (2, "distributedInfo"), (5, "name"), (6, "content"),
@@ -75,7 +82,17 @@ def test_identity_comes_from_the_content_first(tmp_path: Path) -> None:
     assert (other.host, other.host_from, other.rank) == ("gpu9.cluster", "host_name", None)
 
 
-@pytest.mark.parametrize(("info", "rank"), [({"rank": "3"}, 3), ({"ranks": "[5]"}, 5), ({"ranks": "[5, 6]"}, None), ({"rank": -1}, None), ("x", None), ({"rank": True}, None)])
+@pytest.mark.parametrize(
+    ("info", "rank"),
+    [
+        ({"rank": "3"}, 3),
+        ({"ranks": "[5]"}, 5),
+        ({"ranks": "[5, 6]"}, None),
+        ({"rank": -1}, None),
+        ("x", None),
+        ({"rank": True}, None),
+    ],
+)
 def test_ranks_as_writers_spell_them(tmp_path: Path, info: object, rank: int | None) -> None:
     for layout in ("compact", "indent"):
         write(tmp_path / "run" / "trace.json", small_run(), layout, head={"schemaVersion": 1, "distributedInfo": info})
@@ -129,7 +146,9 @@ def test_a_worker_that_dies_takes_no_other_file_with_it(tmp_path: Path, monkeypa
     monkeypatch.setattr(engine, "_SMALL_BYTES", 0)
     monkeypatch.setattr(engine, "map_source", _dies_on_rank_1)
     found = results(tmp_path, jobs=2)
-    assert {name for name, result in found.items() if result.status == "ok"} == {f"rank{rank}.json" for rank in (0, 2, 3, 4)}
+    assert {name for name, result in found.items() if result.status == "ok"} == {
+        f"rank{rank}.json" for rank in (0, 2, 3, 4)
+    }
     assert "killed, twice" in (found["rank1.json"].problem or "")
 
 
@@ -142,7 +161,9 @@ def test_several_processes_give_the_same_results_as_one(tmp_path: Path, monkeypa
     without_time: Callable[[SourceResult], dict[str, object]] = lambda result: {  # noqa: E731
         name: getattr(result, name) for name in SourceResult.__struct_fields__ if name != "read_ns"
     }
-    assert {name: without_time(result) for name, result in together.items()} == {name: without_time(result) for name, result in alone.items()}
+    assert {name: without_time(result) for name, result in together.items()} == {
+        name: without_time(result) for name, result in alone.items()
+    }
 
 
 SCRIPT = """
@@ -156,8 +177,12 @@ with diagnose.run({paths!r}, jobs=2) as run:
 
 
 def test_a_plain_script_without_a_guard_can_use_several_processes(tmp_path: Path) -> None:
-    paths = [str(write(tmp_path / f"rank{rank}.json", small_run(), head=header(rank=rank, world=2))) for rank in range(2)]
+    paths = [
+        str(write(tmp_path / f"rank{rank}.json", small_run(), head=header(rank=rank, world=2))) for rank in range(2)
+    ]
     script = tmp_path / "script.py"
     script.write_text(SCRIPT.format(paths=paths))
-    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=120, check=False, cwd=tmp_path)
+    done = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, timeout=120, check=False, cwd=tmp_path
+    )
     assert done.stdout.splitlines() == ["script runs", "(0, 1) True"], done.stderr

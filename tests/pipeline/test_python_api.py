@@ -6,7 +6,7 @@ import gc
 import json
 import subprocess
 import sys
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import polars as pl
 import pytest
@@ -14,6 +14,9 @@ from kineto_files import header, small_run, write
 
 import diagnose
 from diagnose.errors import DiagnoseError, SourceError, StoreError, UsageError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @pytest.fixture
@@ -77,7 +80,11 @@ PROBE = "import sys; {code}; print([name for name in {heavy!r} if name in sys.mo
 
 @pytest.mark.parametrize(
     "code",
-    ["import diagnose", "import diagnose; diagnose.__version__", "from diagnose.cli.main import main\ntry: main(['--help'])\nexcept SystemExit: pass\nprint()"],
+    [
+        "import diagnose",
+        "import diagnose; diagnose.__version__",
+        "from diagnose.cli.main import main\ntry: main(['--help'])\nexcept SystemExit: pass\nprint()",
+    ],
 )
 def test_importing_and_asking_for_help_load_nothing_heavy(code: str) -> None:
     probe = PROBE.format(code="exec(" + repr(code) + ")", heavy=HEAVY)

@@ -25,7 +25,11 @@ def one_step() -> list[dict[str, Any]]:
         step(1, 0, 1000),
         operator(100, 300, name="aten::linear"),
         operator(120, 200, name="aten::addmm"),
-        {**annotation(350, 200, "gloo:all_reduce"), "tid": 77, "args": {"Input Dims": [[1000]], "Input type": ["float"]}},
+        {
+            **annotation(350, 200, "gloo:all_reduce"),
+            "tid": 77,
+            "args": {"Input Dims": [[1000]], "Input type": ["float"]},
+        },
         annotation(600, 150, "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"),
     ]
 
@@ -45,7 +49,9 @@ def test_the_same_operator_on_other_shapes_is_other_work(tmp_path: Path, layout:
     shapes = [[[128, 64]], [[128, 64]], [[256, 64]], None]
     events = [step(1, 0, 1000)]
     for place, dims in enumerate(shapes):
-        events.append(operator(100 + 50 * place, 20, **({} if dims is None else {"Input Dims": dims, "Input type": ["float"]})))
+        events.append(
+            operator(100 + 50 * place, 20, **({} if dims is None else {"Input Dims": dims, "Input type": ["float"]}))
+        )
     stats = reduced(tmp_path, events, layout).frames["kernel_stat"]
     assert stats.get_column("name").to_list() == ["aten::mm"] * 3
     assert sorted(stats.get_column("count").to_list()) == [1, 1, 2]
@@ -76,6 +82,8 @@ def test_a_rank_that_computes_more_waits_less() -> None:
     for version in ("2.4.1", "2.13.0"):
         compute = []
         for file in sorted((TRACES / f"selfgen-gloo-torch{version}" / "ddp_straggler").glob("rank*.pt.trace.json.gz")):
-            frame = reduce_rank(read_file(file).trace, keep_kernels=False).frames["breakdown"].filter(pl.col("step") >= 0)
+            frame = (
+                reduce_rank(read_file(file).trace, keep_kernels=False).frames["breakdown"].filter(pl.col("step") >= 0)
+            )
             compute.append(frame.select((pl.col("span_ns") - pl.col("exposed_comm_ns")).median()).item())
         assert compute.index(max(compute)) == 2

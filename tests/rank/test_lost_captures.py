@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 import pytest
@@ -11,6 +10,9 @@ from kineto_files import annotation, event, header, kernel, launch, launched, op
 
 from diagnose.analysis.rank.reduce import Reduced, reduce_rank
 from diagnose.analysis.step_labels import label_steps
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 Events = list[dict[str, Any]]
 
@@ -47,7 +49,11 @@ def test_no_record_at_all(tmp_path: Path) -> None:
 
 
 def test_single_steps_are_lost_and_the_others_count(tmp_path: Path) -> None:
-    events = [item for number, recorded in enumerate((True, True, False, True, True)) for item in work(number, recorded=recorded)]
+    events = [
+        item
+        for number, recorded in enumerate((True, True, False, True, True))
+        for item in work(number, recorded=recorded)
+    ]
     result = reduced(tmp_path, events)
     assert result.lost_capture is None
     assert labels(result) == ["normal", "normal", "lost_capture", "normal", "normal"]
@@ -110,12 +116,19 @@ def test_a_host_profile_of_a_device_job(tmp_path: Path) -> None:
     result = reduced(tmp_path, events)
     assert result.lost_capture is not None
     assert "only host activities" in result.lost_capture
-    cpu = {"schemaVersion": 1, "deviceProperties": [], "distributedInfo": {"backend": "gloo", "rank": 0, "world_size": 1}}
+    cpu = {
+        "schemaVersion": 1,
+        "deviceProperties": [],
+        "distributedInfo": {"backend": "gloo", "rank": 0, "world_size": 1},
+    }
     assert reduced(tmp_path, [step(1, 0, 1000), operator(10, 900)], head=cpu).lost_capture is None
 
 
 def test_profiler_ranges_in_place_of_kernels(tmp_path: Path) -> None:
-    events = [*work(1, recorded=False), event("cuda_profiler_range", "range", 100, 50, pid=0, tid=7, smsp__cycles_active=3)]
+    events = [
+        *work(1, recorded=False),
+        event("cuda_profiler_range", "range", 100, 50, pid=0, tid=7, smsp__cycles_active=3),
+    ]
     assert reduced(tmp_path, events).lost_capture is not None
 
 
@@ -128,7 +141,9 @@ def test_the_profilers_own_start_is_labelled(tmp_path: Path) -> None:
     assert labels(reduced(tmp_path, [*work(0, recorded=True), overhead])) == ["normal"]
 
 
-def labelled(tmp_path: Path, durations: list[int], *, host: list[int] | None = None, copies: dict[int, int] | None = None) -> list[str]:
+def labelled(
+    tmp_path: Path, durations: list[int], *, host: list[int] | None = None, copies: dict[int, int] | None = None
+) -> list[str]:
     """Labels of one rank's steps of these lengths; ``copies`` are seconds copied to the host."""
     events: Events = []
     at = 0
@@ -138,7 +153,18 @@ def labelled(tmp_path: Path, durations: list[int], *, host: list[int] | None = N
         events += launched(at + 10, busy - 20, at + 2, number + 1)
         if number in (copies or {}):
             events.append(launch(at + 3, 1000 + number, name="cudaMemcpyAsync"))
-            events.append(event("gpu_memcpy", "Memcpy DtoH", at + busy, copies[number] - 20, pid=0, tid=7, stream=7, correlation=1000 + number))  # type: ignore[index]
+            events.append(
+                event(
+                    "gpu_memcpy",
+                    "Memcpy DtoH",
+                    at + busy,
+                    copies[number] - 20,
+                    pid=0,
+                    tid=7,
+                    stream=7,
+                    correlation=1000 + number,
+                )
+            )  # type: ignore[index]
         at += duration
     result = reduced(tmp_path, events)
     steps = result.frames["step"].with_columns(pl.lit(0).alias("rank"))
@@ -148,7 +174,11 @@ def labelled(tmp_path: Path, durations: list[int], *, host: list[int] | None = N
 
 
 def test_warm_up_steps_lead_and_are_slow(tmp_path: Path) -> None:
-    assert labelled(tmp_path, [5000, 3000, 1000, 1010, 990, 1000, 1005, 1000]) == ["warm_up", "warm_up", *["normal"] * 6]
+    assert labelled(tmp_path, [5000, 3000, 1000, 1010, 990, 1000, 1005, 1000]) == [
+        "warm_up",
+        "warm_up",
+        *["normal"] * 6,
+    ]
 
 
 def test_a_slow_step_in_the_middle_is_no_warm_up(tmp_path: Path) -> None:

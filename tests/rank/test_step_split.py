@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
@@ -28,6 +27,9 @@ from kineto_files import (
 from diagnose.analysis.rank.reduce import Reduced, reduce_rank
 from diagnose.analysis.rank.steps import period_windows
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
 PARTS = ("compute_ns", "exposed_comm_ns", "exposed_memcpy_ns", "idle_ns")
 CAUSES = ("idle_input_ns", "idle_host_ns", "idle_sync_ns", "idle_bubble_ns", "idle_other_ns")
 
@@ -48,7 +50,12 @@ def test_the_split_of_a_known_run(tmp_path: Path) -> None:
     result = reduced(tmp_path, small_run())
     assert result.step_source == "ProfilerStep"
     first = split_of(result, 0)
-    assert [first[name] for name in ("compute_ns", "exposed_comm_ns", "overlapped_comm_ns", "exposed_memcpy_ns")] == [100_000, 80_000, 40_000, 20_000]
+    assert [first[name] for name in ("compute_ns", "exposed_comm_ns", "overlapped_comm_ns", "exposed_memcpy_ns")] == [
+        100_000,
+        80_000,
+        40_000,
+        20_000,
+    ]
     assert (first["span_ns"], first["idle_ns"]) == (1_000_000, 800_000)
     assert step_of(result, 0)["step_ns"] == 1_000_000
     last = split_of(result, 1)
@@ -90,7 +97,9 @@ def test_the_window_runs_to_the_later_of_its_last_end_and_the_next_start(tmp_pat
     st.lists(st.tuples(st.sampled_from(["enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", "sync", "malloc"]), st.integers(0, 4000), st.integers(1, 300)), max_size=4),
 )  # fmt: skip
 def test_the_parts_add_up_in_every_step(
-    tmp_path_factory: pytest.TempPathFactory, work: list[tuple[int, str, int, int, int]], host: list[tuple[str, int, int]]
+    tmp_path_factory: pytest.TempPathFactory,
+    work: list[tuple[int, str, int, int, int]],
+    host: list[tuple[str, int, int]],
 ) -> None:
     events: list[dict[str, Any]] = [step(number, 1000 * number + 1, 999) for number in range(4)]
     per_step: dict[int, list[tuple[str, int, int]]] = {}
@@ -111,7 +120,10 @@ def test_the_parts_add_up_in_every_step(
         assert sum(row[name] for name in PARTS) == row["span_ns"] == window["window_ns"]
         assert sum(row[name] for name in CAUSES) == row["idle_ns"]
         assert min(row[name] for name in (*PARTS, *CAUSES)) >= 0
-        points = {kind: {point for name, low, high in items if name == kind for point in range(low, high)} for kind in ("kernel", "nccl", "memcpy")}
+        points = {
+            kind: {point for name, low, high in items if name == kind for point in range(low, high)}
+            for kind in ("kernel", "nccl", "memcpy")
+        }
         compute, comm, copies = points["kernel"], points["nccl"], points["memcpy"]
         assert row["compute_ns"] == 1000 * len(compute)
         assert row["exposed_comm_ns"] == 1000 * len(comm - compute)
@@ -137,7 +149,13 @@ def test_steps_from_the_period_of_the_calls(tmp_path: Path) -> None:
     for number in range(6):
         for place, size in enumerate((100, 100, 4096)):
             start = 1000 * number + 200 * place
-            events.append(nccl(start + 1, 50, **{"Collective name": "allreduce", "In msg nelems": size, "dtype": "Float", "Group size": 2}))
+            events.append(
+                nccl(
+                    start + 1,
+                    50,
+                    **{"Collective name": "allreduce", "In msg nelems": size, "dtype": "Float", "Group size": 2},
+                )
+            )
             events.append(kernel(start + 60, 90))
     result = reduced(tmp_path, events)
     assert result.step_source == "period"
@@ -150,7 +168,9 @@ def test_annotated_steps_that_no_launch_joins_with_the_device_give_way_to_the_pe
         events += [nccl(1000 * number + 1, 50), kernel(1000 * number + 60, 90)]
     assert reduced(tmp_path, events).step_source == "period"
     alone = reduced(tmp_path, [step(7, 0, 6000), kernel(10, 20), kernel(50, 20)])
-    assert alone.frames["step"].select("step", "label", "why").rows() == [(7, "no_device_work", "what it launched is not in the file")]
+    assert alone.frames["step"].select("step", "label", "why").rows() == [
+        (7, "no_device_work", "what it launched is not in the file")
+    ]
 
 
 def test_one_micro_batch_is_no_period() -> None:

@@ -6,7 +6,10 @@ import random
 import pytest
 
 from diagnose.analysis.scaling.analyse import Goals, analyse
+from diagnose.analysis.scaling.ensemble import choose
 from diagnose.analysis.scaling.fit import STRONG_2, WEAK_2, WEAK_3, fit_form
+from diagnose.analysis.scaling.predict import predict
+from diagnose.analysis.scaling.select import select
 from diagnose.analysis.scaling.table import build_curve
 from diagnose.ingest.scaling_table import ScalingRow
 
@@ -110,7 +113,7 @@ def test_outlier_is_left_out_and_named():
     values = weak(0.01, sizes=(16, 32, 64, 128, 256)) | {64: 0.8 * weak(0.01)[64]}
     result = run(values, sizes=(512,))
     assert [p.gpus for p in result.selection.used] == [16, 32, 128, 256]
-    assert next(item.why for item in result.selection.judged if item.point.gpus == 64).startswith("outlier: 20% below")
+    assert next(item.why for item in result.selection.judged if item.point.gpus == 64).startswith("outlier: 20 % below")
     assert result.predictions[0].value == pytest.approx(weak(0.01, sizes=(16, 512))[512], rel=0.01)
 
 
@@ -246,14 +249,15 @@ def test_interval_covers_what_it_promises():
     """90 % nominal: on noisy curves of both kinds, with 3 to 6 points, at most one in seven is missed."""
     generator = random.Random(7)  # noqa: S311 - noise, no secret
     inside = total = 0
-    for _ in range(120):
+    for _ in range(60):
         count = generator.randint(3, 6)
         sizes = tuple(16 * 2**i for i in range(count + 1))
         made = generator.choice([weak, strong])
         loss = generator.uniform(0, 0.08) if made is weak else generator.uniform(0, 0.02)
         truth = made(loss, sizes=sizes)
         noisy = {n: v * math.exp(generator.gauss(0, 0.005)) for n, v in truth.items()}
-        (prediction,) = run({n: noisy[n] for n in sizes[:-1]}, "unknown", sizes=(sizes[-1],)).predictions
+        points = curve({n: noisy[n] for n in sizes[:-1]}, "unknown")
+        (prediction,) = predict(points, choose(select(points).used, "unknown"), [sizes[-1]], doubt=False)
         inside += prediction.interval[0] <= noisy[sizes[-1]] <= prediction.interval[1]
         total += 1
     assert inside / total >= 0.86
@@ -274,6 +278,16 @@ def test_repeats_widen_or_narrow_the_interval():
     wide, _ = interval(0.05)
     assert wide > 1.5 * narrow
     assert source.startswith("repeats")
+
+
+def test_repeats_of_different_jobs_are_named():
+    points = [
+        ScalingRow(place=f"{n}/{r}", gpus=n, repeat=str(r), value=v * (1 + 0.3 * r * (n == 128)))
+        for n, v in weak(0.02).items()
+        for r in range(2)
+    ]
+    result = analyse(build_curve(points, unit="tokens/s", kind="throughput", stated_type="weak"))
+    assert "the measurements of 128 differ by 30 %" in "; ".join(warned.text for warned in result.warnings)
 
 
 def test_targets_choose_the_cheapest_and_the_fastest():

@@ -1,13 +1,15 @@
 """What bends the curve: parts of the step by size, the model from one run, findings."""
 
 import math
+import re
 
 import pytest
 
 from diagnose.analysis.scaling.analyse import analyse
-from diagnose.analysis.scaling.one_run import OneRun, estimate
+from diagnose.analysis.scaling.one_run import NetworkPart, OneRun, estimate
 from diagnose.analysis.scaling.parts import bend, expected_maximum
 from diagnose.analysis.scaling.table import build_curve
+from diagnose.findings.rules import RuleBook
 from diagnose.findings.scaling import curve_regression, scaling_findings
 from diagnose.ingest.scaling_table import ScalingRow
 from diagnose.model import CAUSES
@@ -62,22 +64,63 @@ def test_flat_parts_have_no_culprit():
     assert "nothing visible" in found.text
 
 
+def one_run(latency=0.1, **more):
+    network = (
+        NetworkPart("inter-node", "all_reduce", 64, 90e6, latency),
+        NetworkPart("intra-node", "all_gather", 8, 10e6, 0.5),
+    )
+    return OneRun(
+        gpus=64, hosts=8, step_ns=200e6, exposed_wait_ns=5e6, exposed_transfer_ns=40e6, spread_ns=2e6, network=network
+    )._replace(**more)
+
+
 def test_one_run_model_is_marked_and_assumes():
-    run = OneRun(gpus=64, step_ns=200e6, exposed_wait_ns=5e6, exposed_transfer_ns=40e6, spread_ns=2e6, latency_ns=4e6)
-    found = estimate(run)
+    found = estimate(one_run())
     assert found.gpus == 128
-    assert 200e6 < found.step_ns < 210e6
-    assert found.interval_ns[0] <= found.step_ns <= found.interval_ns[1]
+    low, high = found.interval_ns
+    assert low < 200e6 < found.step_ns < high
     assert found.text.startswith("model, not measured")
     assert "weak scaling" in found.assumptions[0]
-    assert estimate(run._replace(gpus=1)) is None
+    assert estimate(one_run(gpus=1)) is None
+
+
+def test_one_run_model_grows_what_crosses_nodes():
+    """Overlapping classes count double: their shares matter, and those inside a node do not grow."""
+    ring, tree, hops = (127 / 128) / (63 / 64) - 1, 7 / 6 - 1, 127 / 63 - 1
+    found = estimate(one_run(spread_ns=0.0))
+    assert found.added_ns["transfer"] == pytest.approx(36e6 * (0.9 * ring + 0.1 * tree))
+    noise = 1.645 * 0.01 * 200e6
+    assert found.interval_ns[1] == pytest.approx(200e6 + 36e6 * (0.9 * ring + 0.1 * hops) + noise)
+    unknown = estimate(one_run(latency=None, spread_ns=0.0, network=()))
+    assert unknown.interval_ns[1] == pytest.approx(200e6 + 40e6 * tree + noise)
+    assert estimate(one_run()).added_ns["wait"] > 0
+
+
+def test_one_host_tells_nothing_of_the_network():
+    found = estimate(one_run(hosts=1))
+    assert (found.step_ns, found.interval_ns, found.efficiency) == (None, None, None)
+    assert "measure two hosts" in found.text
+
+
+def test_rules_are_listed_and_their_thresholds_obeyed():
+    growing = result(lambda n: 4e6, lambda n: 0.6e6 * (n - 1))
+    book = RuleBook({"SCALE-PLATEAU": {"efficiency": {"info": 0.3, "warning": 0.2, "critical": 0.1}}})
+    assert {rule.code for rule in book if rule.code.startswith("SCALE-")} == {
+        "SCALE-PLATEAU",
+        "SCALE-CLIFF",
+        "SCALE-REGRESSION",
+        "SCALE-DATA",
+    }
+    levels = [finding.severity for finding in scaling_findings(growing, book) if finding.code == "SCALE-PLATEAU"]
+    assert levels == ["warning"]  # its marginal efficiency is below one half all the same
 
 
 def test_plateau_finding_names_the_cause_and_an_action():
     found = scaling_findings(result(lambda n: 4e6, lambda n: 0.6e6 * (n - 1)))
-    plateau = next(finding for finding in found if finding.code == "scaling_plateau")
+    plateau = next(finding for finding in found if finding.code == "SCALE-PLATEAU")
     assert plateau.severity == "critical"
-    assert "Exposed transfer bends the curve" in plateau.message
+    assert re.search(r"Exposed transfer makes \d+ % of the loss", plateau.message)
+    assert plateau.cause == "scaling_plateau"
     assert "bus bandwidth" in plateau.actions[0]
     assert all(finding.cause in CAUSES for finding in found)
 
@@ -89,7 +132,7 @@ def test_cliff_and_bad_points_are_findings():
     found = {
         finding.code for finding in scaling_findings(analyse(build_curve(rows, unit="samples/s", kind="throughput")))
     }
-    assert "scaling_tier_cliff" in found
+    assert "SCALE-CLIFF" in found
 
 
 def test_regression_between_curves():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
@@ -17,10 +16,9 @@ from diagnose.watch.stop import Stop
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from diagnose.watch.services import Service
-
-ROOT = Path(__file__).parents[2]
 
 
 class Room(NamedTuple):

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 import yaml
-from conftest import ROOT
 from tiny_runs import write_run
 
 if TYPE_CHECKING:
     from conftest import Room
 
+ROOT = Path(__file__).resolve().parents[2]
 RECIPES = ROOT / "docs" / "recipes"
 
 

@@ -35,6 +35,10 @@ _RESHAPED = 0.2
 other shapes shows a third of the time in them."""
 
 
+_ROUTED = 0.15
+"""A rank that gets this much more than its share of the tokens has that much more to compute."""
+
+
 class Facts(NamedTuple):
     """What the tree looks at, one rank at a time."""
 
@@ -47,6 +51,9 @@ class Facts(NamedTuple):
     transient: bool
     at_stops: bool = False
     """Its slow steps are those at which the training log shows regular stops."""
+
+    received_ratio: float = 0.0
+    """Bytes received in all-to-all over the mean of all ranks, minus 1."""
 
 
 def components(
@@ -150,6 +157,12 @@ def _saves(facts: Facts, share: dict[str, float]) -> bool:
 
 
 def _compute_cause(facts: Facts) -> str:
+    cause = _work_cause(facts)
+    routed = facts.received_ratio >= _ROUTED and cause in ("workload_imbalance", "gpu_slow", "gpu_memory_slow")
+    return "moe_imbalance" if routed else cause
+
+
+def _work_cause(facts: Facts) -> str:
     speed = {name: value or 0.0 for name, value in facts.speed.items()}
     if (
         facts.device_name

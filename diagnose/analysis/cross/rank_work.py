@@ -14,6 +14,10 @@ from diagnose.analysis.cross.stragglers import judge_work, work_matrix
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from numpy.typing import NDArray
+
+    from diagnose.analysis.cross.stragglers import Work
+
 SCHEMA = {
     "rank": pl.Int32, "role": pl.Int32, "peers": pl.Int32, "work_ns": pl.Int64, "reference_ns": pl.Int64, "slowdown_ratio": pl.Float64,
     "sigma_ratio": pl.Float64, "p_value": pl.Float64, "slow_steps_ratio": pl.Float64, "verdict": pl.String, "slow_steps": pl.List(pl.Int64),
@@ -47,6 +51,7 @@ def rank_work(
     *,
     has_device: bool,
     stops: frozenset[int] = frozenset(),
+    received: pl.DataFrame | None = None,
 ) -> RankWork:
     """Judge every rank.
 
@@ -57,6 +62,7 @@ def rank_work(
         devices: device name by rank.
         has_device: whether compute ran on an accelerator.
         stops: steps at which the training log shows regular stops.
+        received: (rank, step, ratio), bytes received in all-to-all over the mean of the ranks, minus 1.
     """
     work = work_matrix(parts, dict(roles))
     if work is None:
@@ -68,6 +74,7 @@ def rank_work(
     names = [devices.get(int(rank)) for rank in work.ranks]
     ordinary = [name for name, slow in zip(names, judged.persistent, strict=True) if name and not slow]
     usual = max(set(ordinary), key=ordinary.count) if ordinary else None
+    routed = _routed(work, received)
     rows = []
     for place, rank in enumerate(work.ranks.tolist()):
         flagged = bool(judged.persistent[place] or judged.transient[place])
@@ -76,7 +83,8 @@ def rank_work(
         total = float(burst[place] if judged.transient[place] else own[place] - reference[place])
         hit = work.steps[judged.slow[place]].tolist()
         facts = Facts(
-            total, part, measured, names[place], usual, has_device, bool(judged.transient[place]), bool(hit) and set(hit) <= stops
+            total, part, measured, names[place], usual, has_device, bool(judged.transient[place]), bool(hit) and set(hit) <= stops,
+            float(np.nan_to_num(np.nanmean(routed[place][judged.slow[place]] if hit else routed[place]))) if flagged and routed is not None else 0.0,
         )  # fmt: skip
         rows.append(
             {
@@ -91,6 +99,17 @@ def rank_work(
             }
         )  # fmt: skip
     return RankWork(pl.DataFrame(rows, schema=SCHEMA), judged.detectable)
+
+
+def _routed(work: Work, received: pl.DataFrame | None) -> NDArray[np.float64] | None:
+    """[rank, step] of the ratios; None without all-to-all."""
+    if received is None or received.is_empty():
+        return None
+    rows = received.filter(pl.col("rank").is_in(work.ranks.tolist()) & pl.col("step").is_in(work.steps.tolist()))
+    matrix = np.zeros((len(work.ranks), len(work.steps)))
+    place = np.searchsorted(work.ranks, rows.get_column("rank").to_numpy())
+    matrix[place, np.searchsorted(work.steps, rows.get_column("step").to_numpy())] = rows.get_column("ratio").to_numpy()
+    return matrix
 
 
 def _integer(value: float) -> int | None:

@@ -25,6 +25,8 @@ _PRIOR_SPREAD = 0.012
 
 _FEW = 8
 _FLOOR = 0.004
+_APART = 1.5
+"""Clusters whose distance is this many times the width of the lower one are no single spread."""
 _BURST_EFFECT = 0.05
 _BURST_CHANCE = 0.02
 _BIG_BURST = 0.5
@@ -122,12 +124,26 @@ def shortest_half(values: NDArray[np.float64]) -> tuple[float, float]:
     half = max(count // 2, 1) if count > 3 else 1
     if half == 1:
         return float(ordered[0] if count == 2 else np.median(ordered)), 0.0
+    low = _lower_cluster(ordered, half)
+    if low is not None:
+        return shortest_half(low)
     widths = ordered[half - 1 :] - ordered[: count - half + 1]
     tolerance = 0.25 * (ordered[-1] - ordered[0]) / count + 1e-12
     start = int(np.flatnonzero(widths <= widths.min() + tolerance)[0])
     chosen = ordered[start : start + half]
     spread = float(widths[start]) / 1.349 * (1 + 2 / half)
     return float(np.median(chosen)), spread
+
+
+def _lower_cluster(ordered: NDArray[np.float64], half: int) -> NDArray[np.float64] | None:
+    """The lower of two clusters that are clearly apart, when it holds at least half: then the upper one is slow, however
+    close together its members are.
+    """
+    gaps = np.diff(ordered)
+    split = int(np.argmax(gaps)) + 1
+    low = ordered[:split]
+    apart = float(gaps[split - 1])
+    return low if split >= half and apart > max(_APART * float(low[-1] - low[0]), math.log1p(MIN_EFFECT_RATIO)) else None
 
 
 def discoveries(p_values: NDArray[np.float64], level: float) -> NDArray[np.bool_]:

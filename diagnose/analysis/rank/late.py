@@ -44,6 +44,10 @@ def with_late_launches(
     known &= launch != UNKNOWN
     parts = idle_parts(spans, start + low, start + high, np.where(known, launch, start + low))
     late = low + np.where(known, parts.input_ns + parts.host_ns, 0)
-    lists = pieces.select("row", pl.Series("exposed_late_ns", late)).group_by("row", maintain_order=True).agg("exposed_late_ns")
+    lists = (
+        pieces.select("row", pl.Series("exposed_late_ns", late))
+        .group_by("row", maintain_order=True)
+        .agg("exposed_late_ns")
+    )
     joined = calls.with_row_index("row").join(lists, on="row", how="left", maintain_order="left").drop("row")
     return joined.with_columns(pl.col("exposed_late_ns").fill_null(pl.lit([], pl.List(pl.Int64))))

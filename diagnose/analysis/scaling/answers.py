@@ -80,7 +80,7 @@ def measured(points: Sequence[Point], *, seconds: float | None, cost_per_gpu_hou
 def efficiency_floor(curved: Curved, unit: str) -> Threshold:
     """Where efficiency, relative to the smallest size on the curve, falls below 80 %."""
     first = curved.points[0].gpus
-    what = f"efficiency relative to {first} {sizes_word(unit)} falls below 80 %"
+    what = f"efficiency relative to {first} falls below 80 %"
     return _threshold(curved, curved.efficiency, EFFICIENCY_FLOOR, what, unit)
 
 

@@ -69,13 +69,7 @@ def _universal(points: Sequence[Point], *, with_kappa: bool) -> Classic:
 
     count = 3 if with_kappa else 2
     lower = np.array([-np.inf, 0.0, 0.0])[:count]
-    best = min(
-        (
-            least_squares(residuals, np.array([0.0, start, start / 100])[:count], bounds=(lower, np.inf))
-            for start in (1e-6, 0.02, 0.2)
-        ),
-        key=lambda result: float(result.cost),
-    )
+    best = least_squares(residuals, _start(n, log_rate, count), bounds=(lower, np.inf))
     values = [float(value) for value in best.x]
     coefficients = {"scale": math.exp(values[0]), "sigma": values[1]}
     if not with_kappa:
@@ -98,6 +92,18 @@ def _universal(points: Sequence[Point], *, with_kappa: bool) -> Classic:
     return Classic(
         "USL", "X = N / (1 + sigma (N-1) + kappa N (N-1))", coefficients, peak, pitfall, first.gpus, first.rate
     )
+
+
+def _start(n: Any, log_rate: Any, count: int) -> Any:  # noqa: ANN401
+    """Start of the fit: GPU-time per unit of work is linear in 1, sigma and kappa, so least squares give them."""
+    import numpy as np
+    from scipy.optimize import nnls
+
+    tau = n / np.exp(log_rate)
+    basis = np.stack([np.ones_like(n), n - 1, n * (n - 1)][:count], axis=1)
+    found, _ = nnls(basis / tau[:, None], np.ones(len(n)))
+    floor = max(float(found[0]), 1e-6)
+    return np.array([-np.log(floor), *(found[1:] / floor + 1e-9)])
 
 
 def _peak(result: Any, values: Sequence[float], freedom: int, points: Sequence[Point]) -> float | None:  # noqa: ANN401

@@ -98,7 +98,10 @@ def estimate(run: OneRun, factor: int = 2) -> Estimate | None:
 
 
 def _transfer(run: OneRun, factor: int) -> tuple[float, float, float]:
-    """Growth of the exposed transfer: least, likely, most. The classes' shares are those of the network model."""
+    """Growth of the exposed transfer: least, likely, most. The classes' shares are those of the network model.
+
+    Groups of several sizes are several dimensions of the layout, of which one grows: nothing tells which, so the least is none.
+    """
     parts = [part for part in run.network if part.exposed_transfer_ns > 0]
     if not parts:
         parts = [NetworkPart(None, "all_reduce", run.gpus, run.exposed_transfer_ns, None)]
@@ -106,7 +109,8 @@ def _transfer(run: OneRun, factor: int) -> tuple[float, float, float]:
     scale = run.exposed_transfer_ns / total if total > 0 else 0.0
     ends = [_grown(part, factor) for part in parts]
     low, middle, high = (math.fsum(end[i] for end in ends) * scale for i in range(3))
-    return low, middle, high
+    sizes = {part.group_size for part in parts if part.tier != INSIDE and part.collective not in NEIGHBOURS}
+    return 0.0 if len(sizes) > 1 else low, middle, high
 
 
 def _grown(part: NetworkPart, factor: int) -> tuple[float, float, float]:

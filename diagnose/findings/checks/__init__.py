@@ -4,6 +4,7 @@ from __future__ import annotations
 
 BUILTIN: tuple[str, ...] = (
     "steps",
+    "labelled",
     "ranks",
     "pipeline_stages",
     "network",

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _RULES = {
     "gpu_slow": "RANK-GPU", "gpu_memory_slow": "RANK-MEMORY", "host_slow": "RANK-HOST", "input_stall": "RANK-INPUT", "gc_pause": "RANK-GC",
     "allocator": "RANK-ALLOCATOR", "workload_imbalance": "RANK-WORKLOAD", "mixed_hardware": "RANK-HARDWARE", "intra_node_link": "RANK-COPY",
-    "checkpoint": "RANK-CHECKPOINT",
+    "checkpoint": "RANK-CHECKPOINT", "moe_imbalance": "MOE-IMBALANCE",
 }  # fmt: skip
 _NODE_SHARE = 0.75
 _ROTATING_RANKS = 3
@@ -104,7 +104,8 @@ def _rotates(rows: pl.DataFrame) -> bool:
 def _finding(facts: Facts, slow: Slow, span: int) -> Finding | None:
     cost = _cost(slow)
     rule = facts.rules[_RULES[slow.cause]]
-    severity = rule.judge(share=cost / span)
+    uneven = _uneven(facts) if slow.cause == "moe_imbalance" else None
+    severity = rule.judge(share=cost / span) if uneven is None else rule.judge(share=cost / span, ratio=uneven)
     if severity is None:
         return None
     rows = slow.rows
@@ -116,7 +117,7 @@ def _finding(facts: Facts, slow: Slow, span: int) -> Finding | None:
     steps = sorted({step for steps in rows.get_column("slow_steps").to_list() for step in steps})
     fields = {
         "who": _who(slow), "when": _when(slow, steps), "excess": excess, "speed": _ratio(rows, "speed_ratio"), "memory": _ratio(rows, "memory_ratio"),
-        "matrix": _ratio(rows, "matrix_ratio"), "volume": _ratio(rows, "volume_ratio"), "share": cost / span,
+        "matrix": _ratio(rows, "matrix_ratio"), "volume": _ratio(rows, "volume_ratio"), "share": cost / span, "ratio": uneven or 0.0,
     }  # fmt: skip
     ranks = [] if slow.persistence == "rotating" else rows.get_column("rank").to_list()
     return rule.finding(
@@ -124,6 +125,11 @@ def _finding(facts: Facts, slow: Slow, span: int) -> Finding | None:
         persistence=slow.persistence, impact=facts.impact(cost), confidence=_confidence(rows, slow), evidence=_evidence(facts, slow, excess),
         title=_title(rule.title, slow),
     )  # fmt: skip
+
+
+def _uneven(facts: Facts) -> float:
+    found = facts.tables.query("SELECT value FROM job_stat WHERE name = 'all_to_all_imbalance_ratio'")
+    return float(found.item()) if len(found) else 0.0
 
 
 def _cost(slow: Slow) -> int:

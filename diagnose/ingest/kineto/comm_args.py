@@ -19,7 +19,13 @@ _PEER_INPUT = re.compile(rb'\[\s*"[^"]*",\s*"[^"]*",\s*"(\d{1,9})"')
 def comm_args(args: FullArgs) -> CommArgs:
     """What the event says; a member list that was cut with ``...`` is dropped, its size stays known."""
     dims = bytes(args.input_dims) or bytes(args.input_dims_old)
-    if args.collective is None and args.dtype is None and args.group_name is None and not dims and not bytes(args.concrete):
+    if (
+        args.collective is None
+        and args.dtype is None
+        and args.group_name is None
+        and not dims
+        and not bytes(args.concrete)
+    ):
         return _NOTHING  # torch up to 2.1 writes thousands of these
     return CommArgs(
         collective=_text(args.collective),

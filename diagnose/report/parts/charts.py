@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
+
+from diagnose.analysis.cross.bandwidth import factor
 
 if TYPE_CHECKING:
     from diagnose.findings.facts import Tables
 
 _POINTS = 300
+_FIT_POINTS = 24
 _LATE_SQL = """
 SELECT r.rank, r.step, sum(i.longest - r.dur_ns)::BIGINT AS late_ns
 FROM collective_rank AS r
@@ -65,7 +69,22 @@ def _busbw(tables: Tables) -> list[dict[str, Any]]:
             {
                 "tier": row["tier"] or "unknown", "collective": row["collective"],
                 "points": [[size, value] for size, value in mine.select("msg_bytes", "busbw").iter_rows()],
-                "fit": None, "reference_bytes_per_s": row["reference_bytes_per_s"],
+                "fit": _fit(row, mine), "reference_bytes_per_s": row["reference_bytes_per_s"],
             }
         )  # fmt: skip
     return found
+
+
+def _fit(row: dict[str, Any], points: pl.DataFrame) -> list[list[float]] | None:
+    """The cost model as a line over the sizes seen; None where sizes could not tell fixed cost from bandwidth."""
+    if row["alpha_ns"] is None or not row["busbw_bytes_per_s"] or len(points) < 2:
+        return None
+    share = factor(row["collective"], row["group_size"])
+    low, high = (float(value) for value in (points.get_column("msg_bytes").min(), points.get_column("msg_bytes").max()))  # type: ignore[arg-type]
+    line = []
+    for step in range(_FIT_POINTS):
+        size = low * (high / low) ** (step / (_FIT_POINTS - 1))
+        wire = share * size
+        time_ns = row["alpha_ns"] + (row["root_ratio"] or 0.0) * math.sqrt(wire) + wire / row["busbw_bytes_per_s"] * 1e9
+        line.append([size, wire / time_ns * 1e9])
+    return line

@@ -1,0 +1,82 @@
+"""What a fix takes out of a schedule: stalls where they lie, slowness in proportion to the work."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from diagnose.analysis.cross.replay import Change, Removal, Schedule
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+_GAPS = {"idle_input_ns": pl.col("cause") == "input", "idle_gc_ns": pl.col("detail") == "gc", "idle_allocator_ns": pl.col("detail") == "allocator"}
+"""Long gaps of the device by why they are there."""
+
+_STALLS = {"input_stall": "idle_input_ns", "gc_pause": "idle_gc_ns", "allocator": "idle_allocator_ns"}
+_FOUND = 0.5
+"""Where listed gaps hold less than half of a stall, it is spread over the step instead."""
+
+
+def gap_removal(schedule: Schedule, parts: pl.DataFrame, gaps: pl.DataFrame, part: str) -> Change | None:
+    """Every rank without this part of its idle time; None where there is none."""
+    wanted = parts.filter(pl.col(part) > 0).select("rank", "step", pl.col(part).alias("wanted"))
+    return _without(schedule, parts, gaps, wanted.with_columns(pl.lit(part).alias("part")))
+
+
+def straggler_change(schedule: Schedule, parts: pl.DataFrame, ranks: pl.DataFrame, gaps: pl.DataFrame) -> Change | None:
+    """Flagged ranks at the work of their role's ordinary ranks: step by step for persistent ones, slow steps for others."""
+    flagged = ranks.filter(pl.col("verdict") != "ordinary").select("rank", "role", "verdict", "cause", "slow_steps", "reference_ns")
+    if flagged.is_empty():
+        return None
+    columns = ("local_work_ns", *dict.fromkeys(_STALLS.values()))
+    mine = parts.select("rank", "step", *columns)
+    role = ranks.select("rank", "role", (pl.col("verdict") == "persistent").alias("slow"))
+    usual = (
+        mine.join(role.filter(~pl.col("slow")), on="rank").group_by("role", "step")
+        .agg(pl.col(name).median().alias(f"usual_{name}") for name in columns)
+    )  # fmt: skip
+    rows = mine.join(flagged, on="rank").join(usual, on=["role", "step"], how="left")
+    calm = pl.col("reference_ns").cast(pl.Float64)
+    usual_work = pl.when(pl.col("verdict") == "persistent").then(pl.col("usual_local_work_ns")).otherwise(calm)
+    hit = (pl.col("verdict") == "persistent") | pl.col("step").is_in(pl.col("slow_steps"))
+    rows = rows.filter(hit & usual_work.is_not_null()).with_columns((pl.col("local_work_ns") - usual_work).clip(lower_bound=0).alias("excess"))
+    stalls, rest = [], rows
+    for cause, part in _STALLS.items():
+        stall = rows.filter(pl.col("cause") == cause)
+        amount = pl.min_horizontal(pl.col(part) - pl.col(f"usual_{part}").fill_null(0), "excess").clip(lower_bound=0)
+        stalls.append(stall.select("rank", "step", amount.alias("wanted"), pl.lit(part).alias("part")))
+        rest = rest.filter(pl.col("cause") != cause)
+    scale = rest.select("rank", "step", (1 - pl.col("excess") / pl.col("local_work_ns")).clip(0.0, 1.0).alias("scale"))
+    change = _without(schedule, parts, gaps, pl.concat(stalls).filter(pl.col("wanted") > 0))
+    matrix = schedule.matrix(scale)
+    if change is None:
+        return Change(scale=matrix)
+    return Change(scale=matrix if change.scale is None else matrix * change.scale, removal=change.removal)
+
+
+def _without(schedule: Schedule, parts: pl.DataFrame, gaps: pl.DataFrame, wanted: pl.DataFrame) -> Change | None:
+    """Take (rank, step, wanted, part) out of the gaps of that kind, or, where gaps do not show it, out of the whole step."""
+    if wanted.is_empty():
+        return None
+    wanted = wanted.filter(pl.col("rank").is_in(schedule.ranks.tolist()) & pl.col("step").is_in(schedule.steps.tolist()))
+    kinds = [gaps.filter(chosen).select("rank", "step", "start_ns", "dur_ns", pl.lit(part).alias("part")) for part, chosen in _GAPS.items()]
+    listed = pl.concat(kinds).join(wanted, on=["rank", "step", "part"])
+    listed = listed.with_columns(pl.col("dur_ns").sum().over("rank", "step", "part").alias("total")).filter(pl.col("total") >= _FOUND * pl.col("wanted"))
+    spread = wanted.join(listed.select("rank", "step", "part").unique(), on=["rank", "step", "part"], how="anti")
+    work = parts.select("rank", "step", "local_work_ns").filter(pl.col("local_work_ns") > 0)
+    scale = spread.group_by("rank", "step").agg(pl.col("wanted").sum()).join(work, on=["rank", "step"]).select(
+        "rank", "step", (1 - pl.col("wanted") / pl.col("local_work_ns")).clip(0.0, 1.0).alias("scale")
+    )  # fmt: skip
+    removal = None
+    if len(listed):
+        removal = Removal(
+            np.searchsorted(schedule.ranks, listed.get_column("rank").to_numpy()), listed.get_column("start_ns").to_numpy(),
+            (listed.get_column("start_ns") + listed.get_column("dur_ns")).to_numpy(),
+            listed.select((pl.col("wanted") / pl.col("total")).clip(0.0, 1.0)).to_series().to_numpy(),
+        )  # fmt: skip
+    return Change(scale=schedule.matrix(scale) if len(scale) else None, removal=removal)

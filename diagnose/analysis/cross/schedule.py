@@ -1,0 +1,203 @@
+"""The matched schedule as a max-plus system: what each rank does by itself, where it arrives, where it blocks.
+
+Each rank's timeline is local progress (everything but exposed communication that ended with its call) with two kinds of
+events on it: a call *arrives* at its start, and the rank *blocks* at the end of an exposed stretch until the call that
+ended there completes. A call completes at the latest arrival of its members plus its transfer; calls of one stream
+follow one another.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from diagnose.analysis.intervals import covered_ns, merge
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+    Integers = NDArray[np.int64]
+
+MAX_EVENTS = 3_000_000
+"""Above, whole steps from the middle of the run stand for all."""
+
+ARRIVE, BLOCK, MARK = 0, 1, 2
+_TAIL_NS, _TAIL_RATIO = 50_000, 0.02
+"""A call that is exposed until just before its end is waited for: some host work overlaps its completion."""
+
+
+class Schedule(NamedTuple):
+    """Events ordered by observed time. ``progress`` is local progress of the event's rank at it, ``local_ns`` its time on
+    the rank's own clock.
+
+    ``call_instance`` maps a call to its instance; ``transfer_ns``, ``size_bytes``, ``alpha_ns`` (fixed cost) and
+    ``median_ns`` (median transfer of its class) are per call, NaN where unknown. ``base_ns`` is each rank's start.
+    """
+
+    kind: NDArray[np.int8]
+    rank: Integers
+    call: Integers
+    progress: Floats
+    local_ns: Integers
+    step: Integers
+    call_instance: Integers
+    call_before: Integers
+    transfer_ns: Floats
+    size_bytes: Floats
+    alpha_ns: Floats
+    median_ns: Floats
+    base_ns: Floats
+    ranks: Integers
+    steps: Integers
+    observed_ns: float
+
+    def matrix(self, rows: pl.DataFrame) -> Floats:
+        """[rank, step] of ``scale`` in rows (rank, step, scale); 1 where there is none."""
+        result = np.ones((len(self.ranks), len(self.steps)))
+        mine = rows.filter(pl.col("rank").is_in(self.ranks.tolist()) & pl.col("step").is_in(self.steps.tolist()))
+        by_number = np.argsort(self.steps)
+        column = by_number[np.searchsorted(self.steps[by_number], mine.get_column("step").to_numpy())]
+        result[np.searchsorted(self.ranks, mine.get_column("rank").to_numpy()), column] = mine.get_column("scale").to_numpy()
+        return result
+
+
+class _Axis(NamedTuple):
+    """One time axis for all ranks: each rank's window in a stretch of its own."""
+
+    first: Integers
+    stride: int
+
+    def place(self, rank: Integers, time_ns: Integers) -> Integers:
+        """Place of a time of a rank, clipped to its window."""
+        result: Integers = rank * self.stride + np.clip(time_ns - self.first[rank], 0, self.stride - 1)
+        return result
+
+
+def build_schedule(
+    calls: pl.DataFrame, members: pl.DataFrame, collective: pl.DataFrame, steps: pl.DataFrame
+) -> Schedule | None:
+    """The schedule of the steps given, all ranks together; None without a matched collective.
+
+    Args:
+        calls: comm_call rows (rank, call, step, stream, start_ns, dur_ns, collective, is_p2p, exposed_from_ns, exposed_to_ns,
+            exposed_late_ns): what is exposed before the host launches what follows is local progress.
+        members: collective_rank rows (instance, rank, call, start_ns aligned).
+        collective: whole collectives (instance, transfer_ns, msg_bytes, alpha_ns, median_ns).
+        steps: step rows of normal steps (rank, step, start_ns, end_ns).
+    """
+    steps = steps.filter(pl.col("step").is_in(_chosen_steps(steps, calls)))
+    calls = calls.join(steps.select("rank", "step"), on=["rank", "step"]).sort("rank", "start_ns")
+    if calls.is_empty() or steps.is_empty():
+        return None
+    calls = calls.with_columns(pl.coalesce("exposed_late_ns", "exposed_from_ns").alias("exposed_from_ns"))
+    aligned = members.select("rank", "call", "instance", pl.col("start_ns").alias("aligned_ns"))
+    placed = calls.join(aligned, on=["rank", "call"], how="left", maintain_order="left").join(
+        collective.select("instance", "transfer_ns", "msg_bytes", "alpha_ns", "median_ns"),
+        on="instance", how="left", maintain_order="left",
+    )  # fmt: skip
+    if placed.get_column("transfer_ns").null_count() == len(placed):
+        return None
+    # Members end one by one: each completes its own time after the last arrival. The shortest duration bounds it below.
+    after = pl.col("aligned_ns") + pl.col("dur_ns") - pl.col("aligned_ns").max().over("instance")
+    floor = pl.when(pl.col("is_p2p")).then(0).otherwise(pl.min_horizontal("transfer_ns", "dur_ns"))
+    known = pl.col("transfer_ns").is_not_null()
+    placed = placed.with_columns(pl.when(known).then(pl.max_horizontal(after, floor)).alias("transfer_ns"))
+    shift = (
+        placed.filter(pl.col("aligned_ns").is_not_null()).group_by("rank")
+        .agg((pl.col("aligned_ns") - pl.col("start_ns")).median().alias("shift"))
+    )  # fmt: skip
+    placed = placed.join(shift, on="rank", how="left", maintain_order="left").with_row_index("row")
+    # A call without whole instance is an instance of its own, as long as it was.
+    own = pl.col("row").cast(pl.Int64) + (placed.get_column("instance").max() or 0) + 1  # type: ignore[operator]
+    placed = placed.with_columns(
+        pl.col("shift").fill_null(0), pl.when(known).then(pl.col("instance")).otherwise(own).alias("instance"),
+        pl.when(known).then(pl.col("transfer_ns")).otherwise(pl.col("dur_ns")).alias("transfer_ns"),
+    )  # fmt: skip
+    return _events(placed, steps)
+
+
+def _chosen_steps(steps: pl.DataFrame, calls: pl.DataFrame) -> list[int]:
+    """Steps that every rank has, in order, as many as the event budget allows, from the middle."""
+    ranks = steps.get_column("rank").n_unique()
+    common = (
+        steps.group_by("step").agg(pl.len().alias("n"), pl.col("start_ns").min().alias("at"))
+        .filter(pl.col("n") == ranks).sort("at").get_column("step").to_list()
+    )  # fmt: skip
+    if not common:
+        return []
+    per_step = max(len(calls) / max(steps.get_column("step").n_unique(), 1), 1)
+    keep = max(int(MAX_EVENTS / (2 * per_step)), 1)
+    first = max((len(common) - keep) // 2, 0)
+    return common[first : first + keep]
+
+
+def _events(placed: pl.DataFrame, steps: pl.DataFrame) -> Schedule:
+    windows = steps.group_by("rank").agg(pl.col("start_ns").min().alias("first"), pl.col("end_ns").max().alias("last"))
+    windows = windows.join(placed.group_by("rank").agg(pl.col("shift").first()), on="rank").sort("rank")
+    ranks = windows.get_column("rank").to_numpy().astype(np.int64)
+    first, last = windows.get_column("first").to_numpy(), windows.get_column("last").to_numpy()
+    offset = windows.get_column("shift").to_numpy().astype(np.float64)
+    numbers = steps.group_by("step").agg(pl.col("start_ns").min()).sort("start_ns").get_column("step").to_numpy()
+    start, duration = placed.get_column("start_ns").to_numpy(), placed.get_column("dur_ns").to_numpy()
+    row_rank = np.searchsorted(ranks, placed.get_column("rank").to_numpy())
+    by_number = np.argsort(numbers)  # steps in time need not be numbered upward
+    step = by_number[np.searchsorted(numbers[by_number], placed.get_column("step").to_numpy())]
+    blocks = _blocking(placed, duration)
+    axis = _Axis(first, int((last - first).max()) + int(duration.max(initial=0)) + 2)
+    stretch = np.flatnonzero(blocks)
+    waits = _waits(placed, axis, row_rank, start, blocks)
+    marks = np.arange(len(ranks))
+    rank = np.concatenate((row_rank, row_rank[stretch], marks))
+    local = np.concatenate((start, start[stretch] + duration[stretch], last))
+    kind = np.concatenate((np.full(len(start), ARRIVE), np.full(len(stretch), BLOCK), np.full(len(ranks), MARK))).astype(np.int8)
+    call = np.concatenate((np.arange(len(start)), stretch, np.full(len(ranks), -1)))
+    steps_of = np.concatenate((step, step[stretch], np.full(len(ranks), len(numbers) - 1)))
+    at = axis.place(rank, local)
+    progress = (at - rank * axis.stride - covered_ns(waits, rank * axis.stride, np.maximum(at, rank * axis.stride))).astype(np.float64)
+    origin = int(start.min())
+    time = (local - origin) + offset[rank]
+    order = np.lexsort((kind, time))
+    return Schedule(
+        kind[order], rank[order].astype(np.int64), call[order].astype(np.int64), progress[order], local[order], steps_of[order].astype(np.int64),
+        np.unique(placed.get_column("instance").to_numpy(), return_inverse=True)[1].astype(np.int64),
+        _follows(row_rank, placed.get_column("stream").to_numpy(), start, duration),
+        placed.get_column("transfer_ns").to_numpy().astype(np.float64), placed.get_column("msg_bytes").fill_null(0).to_numpy().astype(np.float64),
+        placed.get_column("alpha_ns").cast(pl.Float64).fill_null(float("nan")).to_numpy(),
+        placed.get_column("median_ns").cast(pl.Float64).fill_null(float("nan")).to_numpy(), first - origin + offset, ranks, numbers,
+        float((last - first).max()),
+    )  # fmt: skip
+
+
+def _blocking(placed: pl.DataFrame, duration: Integers) -> NDArray[np.bool_]:
+    """Calls that are exposed until their end. A send is not waited for; what looks exposed beside it is another's doing."""
+    to = placed.get_column("exposed_to_ns").list.last().fill_null(-1).to_numpy()
+    since = placed.get_column("exposed_from_ns").list.last().fill_null(0).to_numpy()
+    near_end = to >= duration - np.maximum(_TAIL_NS, _TAIL_RATIO * duration)
+    result: NDArray[np.bool_] = near_end & (to > since) & (placed.get_column("collective") != "send").to_numpy()
+    return result
+
+
+def _waits(placed: pl.DataFrame, axis: _Axis, row_rank: Integers, start: Integers, blocks: NDArray[np.bool_]):  # noqa: ANN202 - Merged
+    """Exposed stretches of blocking calls on the common axis."""
+    pieces = (
+        placed.select("row", "exposed_from_ns", "exposed_to_ns").filter(pl.Series(blocks))
+        .explode("exposed_from_ns", "exposed_to_ns").drop_nulls()
+    )  # fmt: skip
+    row = pieces.get_column("row").to_numpy().astype(np.int64)
+    low = axis.place(row_rank[row], start[row] + pieces.get_column("exposed_from_ns").to_numpy())
+    high = axis.place(row_rank[row], start[row] + pieces.get_column("exposed_to_ns").to_numpy())
+    return merge(low, high)
+
+
+def _follows(rank: Integers, stream: Integers, start: Integers, duration: Integers) -> Integers:
+    """For each call the call before it on its stream, -1 for none or when the two overlapped: then nothing orders them."""
+    order = np.lexsort((start, stream, rank))
+    before = np.full(len(order), -1, np.int64)
+    if len(order) > 1:
+        one, two = order[:-1], order[1:]
+        same = (rank[one] == rank[two]) & (stream[one] == stream[two])
+        before[two] = np.where(same & (start[two] >= start[one] + duration[one]), one, -1)
+    return before
