@@ -21,6 +21,8 @@ from diagnose.store.reader import Store
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "sample_traces"))
 from simulator.config import Model
+from simulator.ops import DTYPE_BYTES, Collective
+from simulator.programs import program
 from simulator.scenarios import SCENARIOS
 from simulator.simulation import simulate
 from simulator.truth import answer
@@ -31,8 +33,7 @@ if TYPE_CHECKING:
     from diagnose.findings.facts import Tables
     from simulator.simulation import Run
 
-LOUD = ("warning", "critical")
-COUNTERFACTUALS = {"straggler_removed", "no_input_stall", "no_gc"}
+_LARGE_BYTES = 8_000_000
 
 
 def simulated(case: Case) -> Run:
@@ -126,17 +127,33 @@ def _clock_errors(tables: Tables, run: Run) -> list[float]:
 
 
 def _bandwidths(tables: Tables, run: Run) -> list[dict[str, Any]]:
-    """Fitted against nominal bandwidth, per tier and kind of collective with enough bytes to have one."""
-    names = {"allreduce": "all_reduce", "_allgather_base": "all_gather", "_reduce_scatter_base": "reduce_scatter", "all_to_allv": "all_to_allv"}
-    true: dict[tuple[str, str, int], tuple[float, int]] = {}
-    for row in answer(run)["tiers"]:
-        tier = "intra-node" if row["tier"] == "intra-node" else "inter-node"
-        key = (tier, names.get(row["collective"], row["collective"]), row["group_size"])
-        if key not in true or row["bytes"] > true[key][1]:
-            true[key] = (row["busbw_bytes_per_s"], row["bytes"])
+    """Fitted against true bandwidth, per tier and kind of collective whose groups are alike and large enough to have one."""
+    true = _true_bandwidths(run)
     found = []
     for row in tables.frame("network_tier").iter_rows(named=True):
-        key = ("intra-node" if row["tier"] == "intra-node" else "inter-node", row["collective"].replace("all_to_all", "all_to_allv").replace("vv", "v"), row["group_size"])
-        if key in true and row["busbw_bytes_per_s"] and true[key][1] >= 16_000_000:
-            found.append({"kind": row["collective"], "tier": key[0], "found": row["busbw_bytes_per_s"], "true": true[key][0]})
+        tier = {"intra-leaf": "inside", "cross-leaf": "across"}.get(row["tier"], row["tier"])
+        rates = true.get((tier, row["collective"], row["group_size"]), [])
+        if rates and row["busbw_bytes_per_s"] and max(rates) < 1.05 * min(rates):
+            found.append({"kind": row["collective"], "tier": row["tier"], "found": row["busbw_bytes_per_s"], "true": float(np.median(rates))})
     return found
+
+
+def _true_bandwidths(run: Run) -> dict[tuple[str, str, int], list[float]]:
+    """Rates of all groups in the middle of the profile, by tier, kind and size; several sizes of one kind must agree."""
+    names = {"allreduce": "all_reduce", "_allgather_base": "all_gather", "_reduce_scatter_base": "reduce_scatter"}
+    topology, given, job = run.timeline.topology, run.timeline.conditions, run.timeline.job
+    step = job.first_profiled + job.steps // 2
+    rates: dict[tuple[str, str, int], list[float]] = {}
+    for stage in range(job.pp):
+        for op in program(job, stage):
+            if not isinstance(op, Collective) or op.collective not in names or op.nelems * DTYPE_BYTES[op.dtype] < _LARGE_BYTES:
+                continue
+            groups = topology.groups(op.group, stage)
+            if groups.size == 1:
+                continue
+            speed = topology.bandwidth(groups, given.nic[:, step], given.nvlink[:, step], op.collective)
+            for place, value in enumerate(speed):
+                tiers = ("intra-node",) if groups.hosts == 1 else ("inter-node", "across" if groups.crosses[place] else "inside")
+                for tier in tiers:
+                    rates.setdefault((tier, names[op.collective], groups.size), []).append(float(value))
+    return rates

@@ -55,11 +55,8 @@ def persistent_ranks(record: Record) -> set[int]:
 
 
 def named_ranks(record: Record) -> set[int]:
-    """Ranks that loud findings about local work name."""
-    return {
-        rank for item in record["said"]["findings"] if item["severity"] in LOUD and item["cause"] in RANK_CAUSES and not item["code"].startswith("COM-")
-        for rank in item["ranks"]
-    }  # fmt: skip
+    """Ranks that findings about persistent slowness of local work name, however dear."""
+    return {rank for item in record["said"]["findings"] if item["cause"] in RANK_CAUSES and item["persistence"] == "persistent" for rank in item["ranks"]}
 
 
 def rank_scores(records: Iterable[Record], names: Callable[[Record], set[int]]) -> tuple[int, int, int]:

@@ -160,7 +160,8 @@ def _html(result: ScalingResult, findings: Sequence[Finding]) -> str:
     content = tables(result, findings)
     body = [f"<h1>{escape(content.title)}</h1>", *_paragraphs(content.verdict)]
     body += [f'<p class="warn">{escape(_sentence(text))}.</p>' for text in content.warnings]
-    body.append(f"<figure>{scaling_svg(result)}</figure>")
+    if len({point.gpus for point in result.curve.points}) > 1:
+        body.append(f"<figure>{scaling_svg(result)}</figure>")
     for finding in findings:
         heading = f"{escape(finding.severity)}: {escape(finding.title)} <small>{escape(finding.code)}</small>"
         body.append(f"<h2>{heading}</h2><p>{escape(finding.message)}</p>")

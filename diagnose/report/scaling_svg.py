@@ -86,7 +86,7 @@ def _upper(result: ScalingResult, x: Axis, low: int, high: int) -> list[str]:
     room = max((top / bottom) ** 0.06, 1.03)
     y = Axis(bottom / room, top * room, UPPER_BOTTOM, UPPER_TOP, logarithmic=True)
     parts = _frame(x, y, UPPER_TOP, UPPER_BOTTOM, _size_ticks(result), _log_ticks(y.low, y.high), curve.unit, "")
-    if result.curved is not None:
+    if result.curved is not None and len(result.curved.points) > 1:
         start = result.curved.points[0].gpus
         grid = [start * (max(high, start * 1.01) / start) ** (i / GRID_STEPS) for i in range(GRID_STEPS + 1)]
         found = [(size, spread) for size in grid if (spread := predict.band(curve, result.curved, size)) is not None]
@@ -151,7 +151,7 @@ def _legend(result: ScalingResult) -> list[str]:
     entries = [('<circle class="point" cx="{x}" cy="{y}" r="4.5"/>', "measured")]
     if any(not item.used for item in result.selection.judged):
         entries.append(("cross", "left out"))
-    if result.curved is not None:
+    if result.curved is not None and len(result.curved.points) > 1:
         entries.append(('<line class="fit" x1="{a}" x2="{b}" y1="{y}" y2="{y}"/>', "fit"))
         entries.append(('<rect class="band" x="{a}" y="{top}" width="18" height="10"/>', "90 % interval"))
         entries.append(('<circle class="guess" cx="{x}" cy="{y}" r="5"/>', "predicted"))

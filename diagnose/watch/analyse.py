@@ -109,11 +109,11 @@ def _build(
 def _scratch(folder: Path) -> Iterator[None]:
     """Temporary files of the analysis below ``folder``, so that a killed process leaves none elsewhere."""
     folder.mkdir()
-    before, tempfile.tempdir = tempfile.tempdir, str(folder)
+    tempfile.tempdir = str(folder)
     try:
         yield
     finally:
-        tempfile.tempdir = before
+        tempfile.tempdir = None  # the default again, found anew: another thread's folder must not come back
         shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -108,7 +108,7 @@ class Cluster:
         self.workers: list[subprocess.Popen] = []
         port = free_port()
         self.address = f"tcp://{network.host}:{port}"
-        everywhere = {**os.environ, "DASK_LOGGING__DISTRIBUTED": "error", "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "0"}
+        everywhere = {**os.environ, "DASK_LOGGING__DISTRIBUTED": "error", **(environment or {})}
         folder.mkdir(parents=True, exist_ok=True)
         dask = [sys.executable, "-m", "dask"]
         try:
@@ -121,7 +121,7 @@ class Cluster:
                     (folder / "preload.py").write_text(preload)
                     command += ["--preload", str(folder / "preload.py")]
                 scratch.mkdir()
-                self.workers.append(self._start(network.inside(number) + command, {**everywhere, **(environment or {})}, scratch))
+                self.workers.append(self._start(network.inside(number) + command, everywhere, scratch))
             self.await_workers(2)
         except BaseException:
             self.close()

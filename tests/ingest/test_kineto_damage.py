@@ -273,6 +273,18 @@ def test_lost_and_impossible_records(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+def test_a_record_written_twice_counts_once(tmp_path: Path) -> None:
+    twice = [
+        launch(1, 5),
+        *[nccl(10, 50, correlation=5)] * 2,
+        *[kernel(90, 1, correlation=6)] * 2,
+        *[kernel(95, 9)] * 2,
+    ]
+    decoded = read_bytes(tmp_path / "trace.json", render(twice))
+    assert kinds(decoded) == {"duplicate_record": 1}
+    assert len(decoded.trace.activities.start_ns) == 5
+
+
 def test_all_device_records_out_of_range(tmp_path: Path) -> None:
     unix = 1_700_000_000_000_000
     events = [

@@ -115,7 +115,9 @@ def test_a_host_profile_of_a_device_job(tmp_path: Path) -> None:
     events = [step(1, 0, 1000), operator(10, 900, name="aten::cudnn_convolution")]
     result = reduced(tmp_path, events)
     assert result.lost_capture is not None
-    assert "only host activities" in result.lost_capture
+    assert "only host activities were profiled, though the job communicates on a device" in result.lost_capture
+    single = reduced(tmp_path, [step(1, 0, 1000), operator(10, 900)], head=header(rank=None))
+    assert single.lost_capture == "only host activities were profiled, on a machine with Example GPU"
     cpu = {
         "schemaVersion": 1,
         "deviceProperties": [],

@@ -280,16 +280,6 @@ def test_repeats_widen_or_narrow_the_interval():
     assert source.startswith("repeats")
 
 
-def test_repeats_of_different_jobs_are_named():
-    points = [
-        ScalingRow(place=f"{n}/{r}", gpus=n, repeat=str(r), value=v * (1 + 0.3 * r * (n == 128)))
-        for n, v in weak(0.02).items()
-        for r in range(2)
-    ]
-    result = analyse(build_curve(points, unit="tokens/s", kind="throughput", stated_type="weak"))
-    assert "the measurements of 128 differ by 30 %" in "; ".join(warned.text for warned in result.warnings)
-
-
 def test_targets_choose_the_cheapest_and_the_fastest():
     goals = Goals(cost_per_gpu_hour=2.0, deadline_hours=1.0, budget=1e9, work=weak(0.05)[64] * 3600)
     deadline, budget = analyse(curve(weak(0.05)), goals=goals).targets
@@ -300,16 +290,3 @@ def test_targets_choose_the_cheapest_and_the_fastest():
     late = analyse(curve(weak(0.05)), goals=goals._replace(deadline_hours=0.01)).targets[0]
     assert late.gpus is None
     assert "not reachable" in late.text
-
-
-def test_usl_peak_only_when_the_data_carry_it():
-    sizes = (16, 32, 64, 128, 256, 512)
-
-    def usl(sigma, kappa):
-        return {n: 100 * n / (1 + sigma * (n / 16 - 1) + kappa * (n / 16) * (n / 16 - 1)) for n in sizes}
-
-    def peak(values):
-        return next(law.peak_gpus for law in run(values, "strong").classics if law.name == "USL")
-
-    assert peak(usl(0.02, 0.002)) == pytest.approx(16 * math.sqrt(0.98 / 0.002), rel=0.05)
-    assert peak(weak(0.03, sizes=sizes)) is None

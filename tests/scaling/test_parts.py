@@ -148,3 +148,27 @@ def test_regression_between_curves():
     assert "grows with the size" in growing.message
     assert curve_regression(base, scaled(lambda n: 0.99)) == []
     assert curve_regression(base, scaled(lambda n: 1.1)) == []
+
+
+def test_repeats_of_different_jobs_are_named():
+    rows = [
+        ScalingRow(place=f"{n}/{r}", gpus=n, repeat=str(r), value=n * (1.3 if r and n == 256 else 1))
+        for n in SIZES
+        for r in (0, 1)
+    ]
+    found = analyse(build_curve(rows, unit="tokens/s", kind="throughput", stated_type="weak"))
+    assert "the measurements of 256 differ by 30 %" in "; ".join(warned.text for warned in found.warnings)
+
+
+def test_usl_peak_only_when_the_data_carry_it():
+    sizes = (16, 32, 64, 128, 256, 512)
+
+    def peak(slowdown):
+        rows = [ScalingRow(place=str(n), gpus=n, value=100 * n / slowdown(n / 16)) for n in sizes]
+        curve = build_curve(rows, unit="tokens/s", kind="throughput", stated_type="strong")
+        return next(law.peak_gpus for law in analyse(curve).classics if law.name == "USL")
+
+    assert peak(lambda n: 1 + 0.02 * (n - 1) + 0.002 * n * (n - 1)) == pytest.approx(
+        16 * math.sqrt(0.98 / 0.002), rel=0.05
+    )
+    assert peak(lambda n: 1 + 0.03 * math.log2(n)) is None

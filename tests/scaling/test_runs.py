@@ -126,6 +126,9 @@ def test_a_folder_a_rank_is_one_run(tmp_path):
     found = answer(tmp_path)
     assert [point["gpus"] for point in found["points"]] == [4]
     assert "stays inside one host" in found["model_estimate"]["text"]
+    page = call(tmp_path, "--format", "html").stdout
+    assert "<svg" not in page  # one size is no chart
+    assert "stays inside one host" in page
 
 
 def test_folders_without_runs_are_explained(tmp_path):

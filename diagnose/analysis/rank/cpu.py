@@ -13,7 +13,7 @@ from diagnose.analysis.rank.comm_calls import describe, holder_args, host_comm_s
 from diagnose.analysis.rank.comm_rows import CommSpans, comm_frame, step_numbers, tokens
 from diagnose.analysis.rank.cpu_work import CpuWork, cpu_work
 from diagnose.analysis.rank.idle import long_silence
-from diagnose.analysis.rank.launches import match_launches, matching
+from diagnose.analysis.rank.launches import match_launches
 from diagnose.analysis.rank.reduced import WHOLE_TRACE, Reduced
 from diagnose.analysis.rank.split_rows import blind_steps, step_frame
 from diagnose.analysis.rank.stats import operator_stats
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from diagnose.store.rank_trace import RankTrace
 
-_DEVICE_OPERATOR = re.compile(r"cudnn|cublas|_cuda\b|cuda_|miopen|nccl", re.IGNORECASE)
+_HOST_BACKEND = re.compile(r"gloo|mpi|ucc", re.IGNORECASE)
 
 
 def reduce_cpu(trace: RankTrace) -> Reduced:
@@ -58,14 +58,19 @@ def reduce_cpu(trace: RankTrace) -> Reduced:
 
 
 def _lost_capture(trace: RankTrace) -> str | None:
-    """A host that launches kernels, or that talks NCCL, had a device: its records are missing."""
+    """A host that launches kernels, talks NCCL or lists accelerators had a device: its records are missing.
+
+    Jobs that say they communicate on the host (gloo, MPI) compute there.
+    """
     total = len(match_launches(trace).call_ns)
     if total:
         return f"none of {total} kernel launches has a device record"
-    on_device = "nccl" in (trace.header.backend or "") and "gloo" not in (trace.header.backend or "")
-    if trace.header.devices and not on_device and len(trace.operators.name):
-        on_device = bool(matching(trace.names, _DEVICE_OPERATOR)[trace.operators.name].any())
-    return "only host activities were profiled, though the job computes on a device" if on_device else None
+    backend = trace.header.backend or ""
+    if "nccl" in backend and "gloo" not in backend:
+        return "only host activities were profiled, though the job communicates on a device"
+    if trace.header.devices and not _HOST_BACKEND.search(backend):
+        return f"only host activities were profiled, on a machine with {trace.header.devices[0] or 'accelerators'}"
+    return None
 
 
 def _named(trace: RankTrace, work: CpuWork) -> list[tuple[str, CommArgs]]:

@@ -8,7 +8,7 @@ import polars as pl
 
 from diagnose.analysis.cross.exposed import HANDSHAKE_BYTES, mark_handshakes
 from diagnose.analysis.cross.network import LATENCY, TAIL
-from diagnose.findings.checks.network_causes import known_causes
+from diagnose.findings.checks.network_causes import Blocking, blocking_mean, known_causes
 from diagnose.findings.job import job_summary
 from diagnose.model import Evidence, NotChecked
 from diagnose.units import format_rate, format_ratio
@@ -45,7 +45,8 @@ def check(facts: Facts) -> Iterator[Finding | NotChecked]:
     blocking, span = job.blocking_ns, job.span_ns or 1
     if blocking is None or tiers.is_empty():
         return
-    known = list(known_causes(facts, tiers, blocking, span))
+    mean = blocking_mean(job)
+    known = list(known_causes(facts, tiers, Blocking(blocking, mean, span)))
     yield from (item for item in known if item is not None)
     rest = max(blocking - sum(item.impact.ns_per_step or 0 for item in known), 0.0)
     hidden = facts.tables.query("SELECT host FROM network_suspect WHERE score = 0 ORDER BY host").get_column("host").to_list()
@@ -53,6 +54,8 @@ def check(facts: Facts) -> Iterator[Finding | NotChecked]:
     for place, (code, rows, weight) in enumerate(classes):
         # Classes that are small each and too much together: the dearest speaks for all.
         judged = rest if place == 0 and not known else rest * weight
+        if code == "NET-TAIL":  # rare slow transfers move the mean step, not the median one
+            judged = max(judged, mean * weight)
         finding = _class_finding(facts, code, rows, rest * weight, judged / span, hidden)
         if finding is not None:
             yield finding

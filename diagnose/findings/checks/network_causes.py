@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import polars as pl
 
+from diagnose.analysis.cross.exposed import blocking_comm
 from diagnose.model import Evidence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from diagnose.analysis.summary import JobSummary
     from diagnose.findings.facts import Facts
     from diagnose.model import Finding
 
@@ -22,8 +24,22 @@ _LARGE_BYTES = 1_000_000
 _NAMED_HOSTS = 8
 
 
-def known_causes(facts: Facts, tiers: pl.DataFrame, blocking: int, span: int) -> Iterator[Finding]:
+class Blocking(NamedTuple):
+    """Transfers that block, per step: the median, the mean (which rare slow transfers move), and the step's window."""
+
+    median_ns: float
+    mean_ns: float
+    span_ns: int
+
+
+def blocking_mean(job: JobSummary) -> float:
+    """Mean over the steps of what blocks the critical rank."""
+    return float(blocking_comm(job.parts).get_column("blocking_comm_ns").mean() or 0.0)  # type: ignore[arg-type]
+
+
+def known_causes(facts: Facts, tiers: pl.DataFrame, blocked: Blocking) -> Iterator[Finding]:
     """Findings whose cost is the part of the blocking transfers that the cause explains."""
+    blocking, span = blocked.median_ns, blocked.span_ns
     weights = _weights(tiers)
     suspects = facts.tables.query("SELECT * FROM network_suspect WHERE score > 0 ORDER BY score DESC, kind, name")
     tails = pl.col("kind").str.ends_with("tail")
@@ -34,7 +50,7 @@ def known_causes(facts: Facts, tiers: pl.DataFrame, blocking: int, span: int) ->
         yield from _slow(facts, "NET-SLOW-NIC", outside, blocking * weights.get("inter", 0.0), blocking / span)
     yield from _slow(facts, "NET-SLOW-LINK", inside, blocking * weights.get("intra", 0.0), blocking / span)
     if outside.is_empty():
-        yield from _lossy(facts, tiers, suspects.filter(tails), blocking, span)
+        yield from _lossy(facts, tiers, suspects.filter(tails), max(blocked.mean_ns, blocking), span)
     yield from _protocol(facts, tiers, blocking, span)
 
 
@@ -65,7 +81,7 @@ def _slow(facts: Facts, code: str, suspects: pl.DataFrame, blocking: float, shar
     )  # fmt: skip
 
 
-def _lossy(facts: Facts, tiers: pl.DataFrame, suspects: pl.DataFrame, blocking: int, span: int) -> Iterator[Finding]:
+def _lossy(facts: Facts, tiers: pl.DataFrame, suspects: pl.DataFrame, blocking: float, span: int) -> Iterator[Finding]:
     rule = facts.rules["NET-LOSSY"]
     if suspects.is_empty():
         return
@@ -84,7 +100,7 @@ def _lossy(facts: Facts, tiers: pl.DataFrame, suspects: pl.DataFrame, blocking: 
     )  # fmt: skip
 
 
-def _oversubscription(facts: Facts, tiers: pl.DataFrame, blocking: int, span: int) -> Iterator[Finding]:
+def _oversubscription(facts: Facts, tiers: pl.DataFrame, blocking: float, span: int) -> Iterator[Finding]:
     found = dict(facts.tables.query("SELECT name, value FROM job_stat WHERE name LIKE 'oversubscription%'").iter_rows())
     ratio, low = found.get("oversubscription_ratio"), found.get("oversubscription_low")
     if ratio is None or low is None:
@@ -103,7 +119,7 @@ def _oversubscription(facts: Facts, tiers: pl.DataFrame, blocking: int, span: in
         )  # fmt: skip
 
 
-def _protocol(facts: Facts, tiers: pl.DataFrame, blocking: int, span: int) -> Iterator[Finding]:
+def _protocol(facts: Facts, tiers: pl.DataFrame, blocking: float, span: int) -> Iterator[Finding]:
     """One kind of collective far below the others of the same groups."""
     if facts.tables.query("SELECT backend FROM run").item() in _CPU_BACKENDS:
         return

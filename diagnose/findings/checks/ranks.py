@@ -12,6 +12,7 @@ from diagnose.model import Evidence, NotChecked
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from diagnose.analysis.summary import JobSummary
     from diagnose.findings.facts import Facts
     from diagnose.model import Finding, Persistence
 
@@ -50,6 +51,8 @@ def check(facts: Facts) -> Iterator[Finding | NotChecked]:
         return
     yield from _few_peers(facts, work)
     span = job.span_ns or 1
+    if not len(work.filter(pl.col("cause") == "input_stall")):
+        yield from _changing_input(facts, job)
     for slow in _grouped(facts, work.filter(pl.col("verdict") != "ordinary")):
         finding = _finding(facts, slow, span)
         if finding is not None:
@@ -71,6 +74,26 @@ def _few_peers(facts: Facts, work: pl.DataFrame) -> Iterator[NotChecked]:
             "Is a rank slower by a few percent?", f"work varies so much from step to step that less than {limit:.0%} cannot be told from noise",
             "profile more steps (schedule active=20)",
         )  # fmt: skip
+
+
+def _changing_input(facts: Facts, job: JobSummary) -> Iterator[Finding]:
+    """In most steps some rank waits for its batch, another one each time: no rank stands out, the job pays all the same."""
+    ranks = job.parts.filter(pl.col("rank") >= 0)
+    late = (pl.col("idle_input_ns") - pl.col("idle_input_ns").median().over("step")).alias("late")
+    steps = ranks.with_columns(late).group_by("step").agg(
+        pl.col("late").max(), pl.col("rank").sort_by("late").last().alias("who"), pl.col("exposed_wait_ns").max().alias("waited")
+    )  # fmt: skip
+    lost = steps.select(pl.min_horizontal("late", pl.col("waited").fill_null(pl.col("late"))).clip(lower_bound=0).median()).item() or 0
+    rule = facts.rules["RANK-INPUT"]
+    severity = rule.judge(share=lost / (job.span_ns or 1))
+    if severity is None or steps.get_column("who").n_unique() < _ROTATING_RANKS:
+        return
+    count = steps.get_column("who").n_unique()
+    yield rule.finding(
+        severity, fields={"who": f"In turn each of {count} ranks", "excess": lost, "when": ""}, persistence="rotating", impact=facts.impact(lost),
+        confidence=0.85, title=f"{rule.title}, on changing ranks",
+        evidence=[Evidence("median over the steps of the longest wait for input above the median rank", round(lost), "ns", "breakdown")],
+    )  # fmt: skip
 
 
 def _grouped(facts: Facts, slow: pl.DataFrame) -> Iterator[Slow]:

@@ -23,6 +23,7 @@ _EXPLAIN: dict[str, tuple[IssueSeverity, str]] = {
     "device_record_without_time": ("warning", "device records with time 0 are lost records; dropped"),
     "host_event_without_time": ("info", "host events without time, or from before the profiler's time base; dropped"),
     "negative_duration": ("warning", "negative durations; device records dropped, host events set to zero"),
+    "duplicate_record": ("info", "device records that repeat another one exactly; kept once"),
     "time_out_of_range": ("warning", "times more than a day from the others; dropped"),
     "impossible_duration": (
         "warning",

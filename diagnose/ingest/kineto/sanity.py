@@ -24,6 +24,8 @@ _SYSTEMATIC_RATIO = 0.05
 _SYSTEMATIC_RECORDS = 8
 """Damage hits a few records; where more of them overlap, steps lie on one another, and each is as long as it says."""
 
+_SHORT_NS = 2_000
+
 _LONGEST_NS = 1 << 60
 """36 years, so that an end still fits 64 bits."""
 
@@ -74,7 +76,7 @@ def sound_activities(activities: Activities, base_ns: int, host: Reference | Non
         keep &= ~far
     if not keep.all():
         activities = activities.take(keep)
-    activities = activities._replace(dur_ns=np.minimum(activities.dur_ns, _LONGEST_NS))
+    activities = _once(activities._replace(dur_ns=np.minimum(activities.dur_ns, _LONGEST_NS)), note)
     activities = _cut_impossible(activities, note)
     activities = _cut_after_profile(activities, host, note)
     return activities._replace(start_ns=activities.start_ns + base_ns)
@@ -109,6 +111,24 @@ def _plausible_ends(calls: Calls, middle: int) -> NDArray[np.int64]:
     near &= (calls.dur_ns >= 0) & (calls.dur_ns <= _DAY_NS)
     ends: NDArray[np.int64] = calls.start_ns[near] + calls.dur_ns[near]
     return ends
+
+
+def _once(activities: Activities, note: Note) -> Activities:
+    """Without records that repeat another in launch, stream, work and time; they stand side by side.
+
+    Files in whole microseconds have different records that look alike when they are short, so those stay.
+    """
+    columns = (activities.start_ns, activities.dur_ns, activities.correlation, activities.stream, activities.device)
+    again = np.zeros(len(activities.start_ns), bool)
+    if len(again) > 1:
+        same = [column[1:] == column[:-1] for column in (*columns, activities.signature)]
+        again[1:] = (
+            np.logical_and.reduce(same) & (activities.dur_ns[1:] > _SHORT_NS) & (activities.correlation[1:] >= 0)
+        )
+    if not again.any():
+        return activities
+    _report(note, "duplicate_record", again, activities)
+    return activities.take(~again)
 
 
 def _cut_impossible(activities: Activities, note: Note) -> Activities:
