@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -71,8 +72,12 @@ def _engine(scheduler: str | None, cluster: str | None, config: Config) -> Abstr
         return nullcontext()
     if scheduler is not None and cluster is not None:
         raise UsageError("--scheduler names a cluster that runs, --cluster starts one: give one of them")
-    from diagnose.pipeline.cluster import DaskEngine, cluster_settings
+    from diagnose.pipeline.cluster import DaskEngine
+    from diagnose.pipeline.cluster_start import cluster_settings, dask
 
+    dask()
+    for name in ("distributed", "distributed.client"):  # what matters of their errors is in ours
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     return DaskEngine(
         scheduler, kind=cluster, settings=cluster_settings(config), notice=lambda text: click.echo(text, err=True)
     )

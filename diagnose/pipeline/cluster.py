@@ -14,10 +14,9 @@ from concurrent.futures import CancelledError
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-import msgspec
-
-from diagnose.errors import ConfigError, DiagnoseError
+from diagnose.errors import DiagnoseError
 from diagnose.pipeline.cluster_shards import Shards
+from diagnose.pipeline.cluster_start import ClusterSettings, connected, dask, started
 from diagnose.pipeline.cluster_task import (
     PACKAGES,
     ClusterError,
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from types import TracebackType
 
-    from diagnose.config import Config
     from diagnose.ingest.base import Source
     from diagnose.pipeline.cluster_task import Handed
     from diagnose.pipeline.result import MapTask
@@ -41,38 +39,6 @@ if TYPE_CHECKING:
 _LOOK_S = 1.0
 _QUIET_S = 60.0
 """After this long without a result the user is told who is still reading what."""
-_CONNECT_S = 20
-_KINDS = {
-    "slurm": ("dask_jobqueue", "SLURMCluster", "dask-jobqueue"),
-    "k8s": ("dask_kubernetes.operator", "KubeCluster", "dask-kubernetes"),
-}
-
-
-class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`cluster:` in diagnose.yaml. ``slurm`` and ``k8s`` are the arguments of dask-jobqueue's SLURMCluster and
-    dask-kubernetes' KubeCluster.
-    """
-
-    shards: str | None = None
-    """Folder or URL that client and workers share; without it shards travel through the scheduler."""
-    lost_after_s: float = 60.0
-    """How long to wait for a worker when there is none."""
-    workers: int = 8
-    """How many to ask Slurm or Kubernetes for."""
-    slurm: dict[str, Any] = {}
-    k8s: dict[str, Any] = {}
-
-
-def cluster_settings(config: Config) -> ClusterSettings:
-    """The settings of `cluster:`.
-
-    Raises:
-        ConfigError: an unknown key or a wrong type.
-    """
-    try:
-        return msgspec.convert(config.cluster, ClusterSettings)
-    except msgspec.ValidationError as error:
-        raise ConfigError(f"cluster in diagnose.yaml: {error}") from error
 
 
 class DaskEngine:
@@ -143,7 +109,7 @@ class DaskEngine:
         del futures
         self._stack.callback(self._forget, pending)
         with self._watched(pending):
-            for future in _dask().as_completed([future for future, _ in pending.values()], loop=self._client.loop):
+            for future in dask().as_completed([future for future, _ in pending.values()], loop=self._client.loop):
                 result = self._taken(future, task_of[future.key], shards)
                 del pending[future.key]
                 future.release()
@@ -174,38 +140,11 @@ class DaskEngine:
             raise ClusterError(f"a worker failed at {what}: {type(error).__name__}: {error}") from error
 
     def _connect(self, scheduler: str | None, kind: str | None) -> Any:  # noqa: ANN401 - Dask has no types
-        try:
-            dask = _dask()
-        except ImportError as error:
-            raise ClusterError("--scheduler needs Dask: pip install 'diagnose-training[cluster]'") from error
-        cluster = self._start_cluster(kind) if kind else None
-        try:
-            client = dask.Client(cluster or scheduler, set_as_default=False, timeout=_CONNECT_S, name="diagnose")
-        except (OSError, ValueError, RuntimeError) as error:
-            raise ClusterError(
-                f"no Dask scheduler answers at {scheduler or kind}: {str(error).splitlines()[0] if str(error) else type(error).__name__}; "
-                "start one with `dask scheduler`, and workers with `dask worker ADDRESS`"
-            ) from error
-        self._stack.enter_context(contextlib.closing(client))
+        cluster = self._stack.enter_context(started(kind, self._settings)) if kind else None
+        client = self._stack.enter_context(contextlib.closing(connected(cluster or scheduler, scheduler or str(kind))))
         if "dashboard" in client.scheduler_info().get("services", {}):
             self._notice(f"Dask dashboard: {client.dashboard_link}")
         return client
-
-    def _start_cluster(self, kind: str) -> Any:  # noqa: ANN401 - Dask has no types
-        module, name, package = _KINDS[kind]
-        arguments = self._settings.slurm if kind == "slurm" else self._settings.k8s
-        try:
-            found = getattr(__import__(module, fromlist=[name]), name)
-        except ImportError as error:
-            raise ClusterError(f"--cluster {kind} needs {package}: pip install {package}") from error
-        try:
-            cluster = self._stack.enter_context(contextlib.closing(found(**arguments)))
-            cluster.scale(self._settings.workers)
-        except Exception as error:
-            raise ClusterError(
-                f"--cluster {kind}: {type(error).__name__}: {error} (cluster.{kind} in diagnose.yaml)"
-            ) from error
-        return cluster
 
     def _await_worker(self, *, patient: bool) -> None:
         """One is enough to begin. A cluster that was asked for may queue for hours; an existing one should be there."""
@@ -277,12 +216,6 @@ class DaskEngine:
             if key in pending
         ]
         return f"{len(pending)} left, no result for {_QUIET_S:.0f} s; being read: {', '.join(reading[:3]) or 'none'}"
-
-
-def _dask() -> Any:  # noqa: ANN401 - half of it has no types
-    import distributed
-
-    return distributed
 
 
 def _untold(text: str) -> None:

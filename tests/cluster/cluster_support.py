@@ -10,10 +10,13 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import duckdb
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 HEALTHY = Path(__file__).parents[2] / "sample_traces" / "healthy"
 START_S = 60

@@ -4,7 +4,6 @@ import contextlib
 import os
 import shutil
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,10 +11,15 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1] / "ingest"))
 
+from typing import TYPE_CHECKING
+
 from cluster_support import HEALTHY, Cluster, Network, object_store, rows, ssh_server
 
 from diagnose.config import Config
 from diagnose.pipeline.build import RunOptions, build_run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,8 +21,15 @@ from diagnose.pipeline.result import MapTask
 
 pytest.importorskip("distributed", reason="distributed is not installed")
 
-from diagnose.pipeline.cluster import ClusterError, ClusterSettings, DaskEngine, cluster_settings
-from diagnose.pipeline.cluster_task import map_here, own_versions
+from typing import TYPE_CHECKING
+
+from diagnose.pipeline import cluster_start
+from diagnose.pipeline.cluster import DaskEngine
+from diagnose.pipeline.cluster_start import ClusterSettings, cluster_settings
+from diagnose.pipeline.cluster_task import ClusterError, map_here, own_versions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ALLOWED = "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES"
 SATURATION = "DASK_DISTRIBUTED__SCHEDULER__WORKER_SATURATION"  # one task a worker: only the one it was at is blamed
@@ -80,7 +86,7 @@ def test_a_killed_worker_changes_nothing_and_none_left_is_an_error(
         del result
         cluster.kill(1)
 
-    with pytest.raises(ClusterError, match="no workers are left at tcp://.* tasks were not done and nothing was written"):
+    with pytest.raises(ClusterError, match=r"no workers are left at tcp://.* tasks were not done and nothing was written"):
         build(cluster, tmp_path / "none.duckdb", on_result=kill_the_other, settings=ClusterSettings(lost_after_s=1))
     with pytest.raises(ClusterError, match="has no workers"):
         build(cluster, tmp_path / "none.duckdb", settings=ClusterSettings(lost_after_s=1))
@@ -88,9 +94,7 @@ def test_a_killed_worker_changes_nothing_and_none_left_is_an_error(
 
 
 @pytest.mark.slow
-def test_a_file_that_kills_its_worker_is_failed_and_the_scheduler_may_vanish(
-    network: Network, tmp_path: Path, clusters: list[Cluster]
-) -> None:
+def test_a_file_that_kills_its_worker_is_failed_and_the_scheduler_may_vanish(network: Network, tmp_path: Path, clusters: list[Cluster]) -> None:
     cluster = Cluster(network, tmp_path / "cluster", preload=slow(0, deadly=True), environment={ALLOWED: "0", SATURATION: "1.0"})
     clusters.append(cluster)
     found = []
@@ -145,7 +149,7 @@ def test_workers_of_another_version_are_named(network: Network, tmp_path: Path, 
 
 def test_a_worker_that_came_late_checks_itself() -> None:
     task = MapTask(source=Source(path="x", size_bytes=1), options=ReadOptions(), shards="", number=0)
-    with pytest.raises(ClusterError, match="diagnose-training .* instead of 9.9"):
+    with pytest.raises(ClusterError, match=r"diagnose-training .* instead of 9.9"):
         map_here(task, shards=None, mine={**own_versions(), "diagnose-training": "9.9"})
 
 
@@ -153,7 +157,7 @@ def test_a_worker_that_does_not_see_the_shards_says_so(tmp_path: Path) -> None:
     (tmp_path / "shared").mkdir()
     trace = next((HEALTHY / "traces").glob("*.gz"))
     task = MapTask(source=Source(path=str(trace), size_bytes=1), options=ReadOptions(), shards=str(tmp_path), number=0)
-    with pytest.raises(ClusterError, match="does not see .*/shared: cluster.shards in diagnose.yaml"):
+    with pytest.raises(ClusterError, match=r"does not see .*/shared: cluster.shards in diagnose.yaml"):
         map_here(task, shards=str(tmp_path / "shared"), mine=own_versions())
     assert list((tmp_path / "shared").iterdir()) == []
 
@@ -178,9 +182,7 @@ def test_a_worker_that_finishes_after_the_end_takes_its_shards_back(tmp_path: Pa
 
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "nonsense", "tcp://no-such-host.invalid:8786", "http://127.0.0.1:1"])
 def test_nobody_answers(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from diagnose.pipeline import cluster
-
-    monkeypatch.setattr(cluster, "_CONNECT_S", 1)
+    monkeypatch.setattr(cluster_start, "_CONNECT_S", 1)
     with pytest.raises(ClusterError, match=f"no Dask scheduler answers at {address}.*dask scheduler"):
         DaskEngine(address)
     assert not [thread for thread in threading.enumerate() if "watch" in thread.name]

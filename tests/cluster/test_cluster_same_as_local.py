@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from cluster_support import HEALTHY, Cluster, rows
@@ -10,7 +10,11 @@ from cluster_support import HEALTHY, Cluster, rows
 from diagnose.config import Config
 from diagnose.errors import UsageError
 from diagnose.pipeline.build import RunOptions, build_run
-from diagnose.pipeline.cluster import ClusterSettings, DaskEngine
+from diagnose.pipeline.cluster import DaskEngine
+from diagnose.pipeline.cluster_start import ClusterSettings
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 pytestmark = pytest.mark.slow
 

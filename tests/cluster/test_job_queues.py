@@ -6,17 +6,23 @@ import os
 import subprocess
 import sys
 import types
-from pathlib import Path
 
 import pytest
 from cluster_support import HEALTHY, rows, wait_until
 
 pytest.importorskip("distributed", reason="distributed is not installed")
 
+from typing import TYPE_CHECKING
+
 from diagnose.cli.main import cli
 from diagnose.config import Config
 from diagnose.pipeline.build import RunOptions, build_run
-from diagnose.pipeline.cluster import ClusterError, ClusterSettings, DaskEngine
+from diagnose.pipeline.cluster import DaskEngine
+from diagnose.pipeline.cluster_start import ClusterSettings
+from diagnose.pipeline.cluster_task import ClusterError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 SBATCH = """#!/bin/sh
 setsid sh "$1" >/dev/null 2>&1 &
@@ -89,8 +95,12 @@ def test_wrong_settings_and_missing_packages_are_told(monkeypatch: pytest.Monkey
     monkeypatch.setitem(sys.modules, "dask_kubernetes.operator", None)
     with pytest.raises(ClusterError, match="--cluster k8s needs dask-kubernetes: pip install dask-kubernetes"):
         DaskEngine(kind="k8s")
-    pytest.importorskip("dask_jobqueue", reason="dask-jobqueue is not installed")
-    with pytest.raises(ClusterError, match="--cluster slurm: .*cluster.slurm in diagnose.yaml"):
+
+    def slurm_cluster(**arguments: object) -> None:
+        raise ValueError(f"Got unexpected keyword argument {next(iter(arguments))!r}\nand much more")
+
+    monkeypatch.setitem(sys.modules, "dask_jobqueue", types.SimpleNamespace(SLURMCluster=slurm_cluster))
+    with pytest.raises(ClusterError, match=r"--cluster slurm: Got unexpected keyword argument 'cors' \(cluster.slurm in diagnose.yaml"):
         DaskEngine(kind="slurm", settings=ClusterSettings(slurm={"cors": 1}))
 
 

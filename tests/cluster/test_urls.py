@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 import http.server
 import json
 import threading
-from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from click.testing import CliRunner
@@ -21,6 +21,10 @@ from diagnose.ingest.discover import discover
 from diagnose.pipeline.build import RunOptions, build_run
 from diagnose.pipeline.upload import built_for, write_url
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
 TRACE = next((HEALTHY / "traces").glob("rank0*"))
 
 
@@ -29,7 +33,6 @@ def names(url: str) -> list[str]:
 
 
 def test_object_stores_are_listed_once(s3_run: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    import botocore.client
     import s3fs
 
     asked: list[str] = []
@@ -42,7 +45,6 @@ def test_object_stores_are_listed_once(s3_run: str, monkeypatch: pytest.MonkeyPa
         return await original(self, *arguments, **options)
 
     monkeypatch.setattr(s3fs.S3FileSystem, "_lsdir", counted)
-    assert botocore.client
     found = names(s3_run)
     assert found == sorted(f"{s3_run}/{path.relative_to(HEALTHY)}" for path in HEALTHY.rglob("*") if path.is_file())
     assert len(asked) == 1
@@ -50,7 +52,7 @@ def test_object_stores_are_listed_once(s3_run: str, monkeypatch: pytest.MonkeyPa
     assert names(f"{s3_run}/traces/{TRACE.name}") == [f"{s3_run}/traces/{TRACE.name}"]
     with pytest.raises(UsageError, match="does not exist, or holds no files"):
         names(f"{s3_run}/other")
-    with pytest.raises(UsageError, match="s3://no-such-bucket/x (does not exist|cannot be listed)"):
+    with pytest.raises(UsageError, match=r"s3://no-such-bucket/x (does not exist|cannot be listed)"):
         names("s3://no-such-bucket/x")
 
 
@@ -61,7 +63,7 @@ def test_names_behind_ssh_keep_their_server(sftp: str, tmp_path: Path) -> None:
     url = f"{sftp}{tmp_path}"
     assert names(f"{url}/") == names(url) == [f"{url}/b/rank1.json.gz", f"{url}/rank0.json.gz"]
     assert names(f"{url}/rank*.gz") == names(f"{url}/rank0.json.gz") == [f"{url}/rank0.json.gz"]
-    with pytest.raises(SourceError, match="cannot open sftp://.*No such file"):
+    with pytest.raises(SourceError, match=r"cannot open sftp://.*No such file"):
         Source(path=f"{url}/nothing", size_bytes=1).open()
 
 
@@ -82,7 +84,7 @@ def test_pages_and_files_on_the_web(web: str) -> None:
     assert names(f"{web}/") == [f"{web}/{TRACE.name}"]
     (source,) = discover([f"{web}/{TRACE.name}"])
     assert source.size_bytes == TRACE.stat().st_size
-    assert source.open().read(2) == b"{\n" or source.open().read(1) == b"{"
+    assert source.open().read() == gzip.decompress(TRACE.read_bytes())
     with pytest.raises(UsageError, match="does not exist"):
         names(f"{web}/nothing.json")
 
@@ -128,7 +130,10 @@ def test_a_store_that_cannot_be_sent_is_kept(monkeypatch: pytest.MonkeyPatch, tm
         raise ZeroDivisionError
     assert list(tmp_path.iterdir()) == []
     monkeypatch.setattr(MemoryFileSystem, "put_file", full)
-    with pytest.raises(StoreError, match=r"quota exceeded; the store is kept in (\S+)") as error, built_for("memory://x/a.duckdb", force=False) as place:
+    with (
+        pytest.raises(StoreError, match=r"quota exceeded; the store is kept in (\S+)") as error,
+        built_for("memory://x/a.duckdb", force=False) as place,
+    ):
         place.write_bytes(b"store")
     assert str(place) in str(error.value)
     assert place.read_bytes() == b"store"

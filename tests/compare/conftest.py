@@ -32,7 +32,10 @@ def store_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
         if key not in made:
             where = source or write_run(folder / "inputs" / str(len(made)) / name, **options)
             made[key] = build_run(
-                [str(where)], folder / f"{len(made)}" / f"{name}.duckdb", Config(), RunOptions(name=name, jobs=1, keep="stats")
+                [str(where)],
+                folder / f"{len(made)}" / f"{name}.duckdb",
+                Config(),
+                RunOptions(name=name, jobs=1, keep="stats"),
             )
         return made[key]
 

@@ -25,10 +25,8 @@ HERE = Path(__file__).parent
 POINTS = [
     ("after", "diagnose.watch.claims", "acquire", 2),
     ("before", "diagnose.watch.claims:os", "write", 2),
-    ("after", "diagnose.watch.attempts", "begin", 2),
     ("after", "diagnose.pipeline.build", "_write_traces", 2),
     ("after", "diagnose.watch.analyse", "build_run", 2),
-    ("after", "diagnose.watch.analyse", "_write_reports", 2),
     ("before", "diagnose.watch.analyse", "publish", 2),
     ("after", "diagnose.watch.analyse", "publish", 2),
     ("before", "diagnose.watch.loop", "write_whole", 2),

@@ -17,6 +17,9 @@ import pytest
 import yaml
 from tiny_runs import write_run
 
+from diagnose.config import Config
+from diagnose.pipeline.build import RunOptions, build_run
+
 if TYPE_CHECKING:
     from conftest import Room
 
@@ -221,33 +224,40 @@ def test_the_dag_runs_its_command_and_names_what_got_slower(
     assert made["dag"]["max_active_runs"] == 1
 
 
-@pytest.mark.parametrize("which", ["github", "gitlab"])
-def test_the_ci_gates_fail_on_a_slower_branch(room: Room, tools: Path, which: str) -> None:
-    raw = (RECIPES / "ci" / f"{which}.yml").read_text()
-    jobs = yaml.safe_load(raw)
-    if which == "github":
-        steps = [step["run"] for step in jobs["jobs"]["speed"]["steps"] if "run" in step]
-    else:
-        steps = jobs["training-speed"]["script"]
-    gate = next(step for step in steps if "--fail-on regression" in step)
-    make = next(step for step in steps if "diagnose run" in step)
-    work = room.inbox.parent / "checkout"
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A branch's working folder: stores of the main branch, and a training script that is slower than theirs."""
+    work = tmp_path_factory.mktemp("checkout")
     for number in (1, 2, 3):
         write_run(work / "made" / str(number), seed=number, slow=1.3)
-        write_run(work / "main" / str(number), seed=number + 10)
-    (work / "train_short.sh").write_text('#!/bin/sh\nmkdir -p traces && cp -r "made/${1##*/}" "$1"\n')
+        source = write_run(work / "main" / str(number), seed=number + 10)
+        build_run([str(source)], work / f"main-{number}.duckdb", Config(), RunOptions(jobs=1))
+    (work / "train_short.sh").write_text('#!/bin/sh\nmkdir -p traces && rm -rf "$1" && cp -r "made/${1##*/}" "$1"\n')
     (work / "train_short.sh").chmod(0o755)
-    base = " && ".join(
-        f"diagnose run main/{number} -o main-{number}.duckdb --jobs 1 > /dev/null" for number in (1, 2, 3)
-    )
-    script = f"cd {work} && {base} && {make}\n{gate}"
-    result = shell(["bash", "-c", script], tools, GITHUB_STEP_SUMMARY=str(work / "summary.md"))
+    return work
+
+
+def test_the_github_gate_fails_on_a_slower_branch(checkout: Path, tools: Path) -> None:
+    jobs = yaml.safe_load((RECIPES / "ci" / "github.yml").read_text())
+    steps = [step["run"] for step in jobs["jobs"]["speed"]["steps"] if "run" in step]
+    make, gate = (next(step for step in steps if word in step) for word in ("diagnose run", "--fail-on regression"))
+    summary = checkout / "summary.md"
+    result = shell(["bash", "-c", f"cd {checkout} && {make}\n{gate}"], tools, GITHUB_STEP_SUMMARY=str(summary))
     assert result.returncode == 1, result.stderr
-    if which == "github":
-        assert (work / "summary.md").read_text().startswith("## SLOWER")
-        assert (work / "compare.html").is_file()
-    else:
-        assert 'type="regression"' in (work / "compare.xml").read_text()
+    assert summary.read_text().startswith("## SLOWER")
+    assert (checkout / "compare.html").is_file()
+
+
+def test_the_gitlab_gate_fails_and_leaves_its_test_report(checkout: Path, tools: Path) -> None:
+    job = yaml.safe_load((RECIPES / "ci" / "gitlab.yml").read_text())["training-speed"]
+    gate = next(step for step in job["script"] if "--fail-on regression" in step)
+    assert job["artifacts"]["reports"]["junit"] in gate
+    for number in (1, 2, 3):
+        source, store = checkout / "made" / str(number), checkout / f"branch-{number}.duckdb"
+        build_run([str(source)], store, Config(), RunOptions(jobs=1, force=True))
+    result = shell(["bash", "-c", f"cd {checkout} && {gate}"], tools)
+    assert result.returncode == 1, result.stderr
+    assert 'type="regression"' in (checkout / "compare.xml").read_text()
 
 
 class FakeProfile:

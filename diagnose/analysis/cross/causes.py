@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import polars as pl
 
+from diagnose.analysis.cross.stragglers import median
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -66,31 +68,25 @@ def components(
     parts = parts.with_columns(pl.col("idle_host_ns") + pl.col("late_comm_ns").fill_null(0))
     dense = {name: _dense(work, parts, column) for name, column in COMPONENTS.items()}
     local = _dense(work, parts, "local_work_ns")
-    count = len(work.ranks)
-    own = np.nanmedian(local, axis=1)
-    reference = np.full(count, np.nan)
-    burst = np.zeros(count)
-    result = {name: np.zeros(count) for name in COMPONENTS}
-    for place in range(count):
-        peers = (work.roles == work.roles[place]) & ~judged.persistent
-        peers[place] = False
-        if judged.transient[place]:
-            hit = judged.slow[place]
-            calm = ~hit
-            base = np.nanmedian(local[place][calm]) if calm.any() else own[place]
-            reference[place] = base
-            burst[place] = float(np.nanmean(local[place][hit] - base))
-            for name, matrix in dense.items():
-                usual = np.nanmedian(matrix[place][calm]) if calm.any() else 0.0
-                result[name][place] = float(np.nanmean(matrix[place][hit] - usual))
+    own = median(local, 1)
+    reference, burst = own.copy(), np.zeros(len(own))
+    result = {name: np.zeros(len(own)) for name in COMPONENTS}
+    for role in np.unique(work.roles):
+        rows = np.flatnonzero(work.roles == role)
+        ordinary = rows[~judged.persistent[rows]]
+        if len(rows) < 2 or not len(ordinary):
             continue
-        if not peers.any():
-            reference[place] = own[place]
-            continue
-        usual_work = np.nanmedian(local[peers], axis=0)
-        reference[place] = float(np.nanmedian(usual_work))
+        usual = median(local[ordinary], 0)
+        reference[rows] = float(np.nanmedian(usual))
         for name, matrix in dense.items():
-            result[name][place] = float(np.nanmedian(matrix[place] - np.nanmedian(matrix[peers], axis=0)))
+            result[name][rows] = median(matrix[rows] - median(matrix[ordinary], 0), 1)
+    for place in np.flatnonzero(judged.transient):
+        hit = judged.slow[place]
+        calm = ~hit if not hit.all() else hit
+        reference[place] = np.nanmedian(local[place][calm])
+        burst[place] = float(np.nanmean(local[place][hit] - reference[place]))
+        for name, matrix in dense.items():
+            result[name][place] = float(np.nanmean(matrix[place][hit] - (np.nanmedian(matrix[place][calm]) if not hit.all() else 0.0)))
     return own, reference, result, burst
 
 

@@ -83,11 +83,18 @@ def fit_clocks(members: pl.DataFrame, hosts: Mapping[int, str]) -> Clocks:
     return Clocks(pl.DataFrame(rows, schema=CLOCK_SCHEMA), offset, origin, residual)
 
 
-def aligned(start_ns: NDArray[np.int64], host: list[str], clocks: Clocks) -> NDArray[np.int64]:
-    """Times on the common clock."""
-    offset = np.array([clocks.offset.get(name, (0.0, 0.0)) for name in host]).reshape(len(host), 2)
-    shift = offset[:, 0] + offset[:, 1] * (start_ns - clocks.origin_ns)
-    return start_ns - np.rint(shift).astype(np.int64)
+def aligned_ranks(
+    start_ns: NDArray[np.int64], rank: NDArray[np.int32], hosts: Mapping[int, str], clocks: Clocks
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Times on the common clock, and how sure the clock of each is (residual)."""
+    most = int(rank.max(initial=0)) + 1
+    offset, drift, residual = np.zeros(most), np.zeros(most), np.zeros(most, np.int64)
+    for one in np.unique(rank).tolist():
+        name = hosts.get(one, "")
+        offset[one], drift[one] = clocks.offset.get(name, (0.0, 0.0))
+        residual[one] = clocks.residual_ns.get(name, 0)
+    shift = offset[rank] + drift[rank] * (start_ns - clocks.origin_ns)
+    return start_ns - np.rint(shift).astype(np.int64), residual[rank]
 
 
 def _usable(members: pl.DataFrame) -> pl.DataFrame:

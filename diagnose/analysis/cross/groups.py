@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import polars as pl
@@ -37,6 +38,11 @@ GROUP_SCHEMA = {
 
 def group_id(members: Sequence[int]) -> int:
     """A stable number for a set of ranks."""
+    return _group_id(tuple(members))
+
+
+@lru_cache(maxsize=65_536)
+def _group_id(members: tuple[int, ...]) -> int:
     text = ",".join(map(str, sorted(members)))
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=7).digest())
 
@@ -126,9 +132,9 @@ def _register(
     hosts: Mapping[int, str | None],
     known_from: str,
 ) -> int:
-    row = group_row(members, name, desc, hosts, known_from)
     identifier = group_id(members)
-    groups.setdefault(identifier, row)
+    if identifier not in groups:
+        groups[identifier] = group_row(members, name, desc, hosts, known_from)
     return identifier
 
 

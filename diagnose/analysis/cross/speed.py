@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import re
-
 import polars as pl
 
-_MATRIX = re.compile(
-    r"gemm|cutlass|cublas|conv|wgrad|dgrad|Cijk_|mma|flash|fmha|attention|linear|addmm|matmul|bmm|einsum|_mm\b|::mm\b",
-    re.IGNORECASE,
-)
+_MATRIX = r"(?i)gemm|cutlass|cublas|conv|wgrad|dgrad|Cijk_|mma|flash|fmha|attention|linear|addmm|matmul|bmm|einsum|_mm\b|::mm\b"
 _SHARED_RATIO = 0.5
 _MIN_WEIGHT = 0.002
 _CORE_RATIO = 0.8
@@ -61,10 +56,9 @@ def compare_speed(stats: pl.DataFrame, roles: dict[int, int]) -> pl.DataFrame:
     joined = joined.with_columns(
         (pl.col("mean_ns") / pl.col("ref_ns").clip(lower_bound=1.0)).log().alias("log_ratio"),
         ((pl.col("share") >= _SHARED_RATIO) & (pl.col("spread") > 1.0 / max(ranks, 2))).alias("shared"),
-        pl.col("name")
-        .map_elements(lambda name: _MATRIX.search(name) is not None, return_dtype=pl.Boolean)
-        .alias("matrix"),
     )
+    names = joined.select("name").unique().with_columns(pl.col("name").str.contains(_MATRIX).alias("matrix"))
+    joined = joined.join(names, on="name", maintain_order="left")
     shared = joined.filter(pl.col("shared"))
     weighty = shared.filter(pl.col("weight") >= _MIN_WEIGHT * total)
     speed = shared.group_by("rank").agg(_weighted("log_ratio").alias("speed_ratio"))

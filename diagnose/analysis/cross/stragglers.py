@@ -57,6 +57,14 @@ class Judged(NamedTuple):
     """The smallest slowdown that would have been found."""
 
 
+def median(values: NDArray[np.float64], axis: int) -> NDArray[np.float64]:
+    """Median that leaves NaN out, fast where there is none."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # slices without any value stay NaN
+        found: NDArray[np.float64] = np.nanmedian(values, axis=axis) if np.isnan(values).any() else np.median(values, axis=axis)
+    return found
+
+
 def work_matrix(parts: pl.DataFrame, roles: dict[int, int]) -> Work | None:
     """Local work of ranks with at least one common step; None when there are fewer than two."""
     rows = parts.filter((pl.col("rank") >= 0) & (pl.col("local_work_ns") > 0)).select("rank", "step", "local_work_ns")
@@ -82,11 +90,11 @@ def judge_work(work: Work) -> Judged:
         if len(rows) < 2:
             continue
         block = work.log_work[rows]
-        relative = block - np.nanmedian(block, axis=0)
-        typical = np.nanmedian(relative, axis=1)
+        relative = block - median(block, 0)
+        typical = median(relative, 1)
         centre, spread = shortest_half(typical)
         relative = relative - centre
-        noise = 1.4826 * np.nanmedian(np.abs(relative - np.nanmedian(relative, axis=1, keepdims=True)), axis=1)
+        noise = 1.4826 * median(np.abs(relative - median(relative, 1)[:, None]), 1)
         step_sigma = 1.2533 * float(np.nanmedian(noise)) / math.sqrt(max(steps, 1))
         prior = _PRIOR_SPREAD if len(rows) < _FEW else _FLOOR
         excess[rows] = relative
@@ -165,14 +173,13 @@ def _bursts(
     steps = excess.shape[1]
     if not steps or np.isnan(excess).all():
         return np.zeros(excess.shape, bool), np.zeros(len(excess), bool)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # ranks without peers are all NaN, and stay ordinary
-        own = np.nanmedian(excess, axis=1, keepdims=True)
-        noise = 1.4826 * np.nanmedian(np.abs(excess - own), axis=1, keepdims=True)
-        limit = np.maximum(math.log1p(_BURST_EFFECT), 5 * np.maximum(np.nanmedian(noise), _FLOOR))
-        slow = np.nan_to_num(excess - np.minimum(own, 0.0), nan=0.0) > limit
+    own = median(excess, 1)[:, None]
+    noise = 1.4826 * median(np.abs(excess - own), 1)
+    limit = np.maximum(math.log1p(_BURST_EFFECT), 5 * np.maximum(np.nanmedian(noise), _FLOOR))
+    slow = np.nan_to_num(excess - np.minimum(own, 0.0), nan=0.0) > limit
     count = slow.sum(axis=1)
-    chance = np.array([_binomial_tail(int(hits), steps, _BURST_CHANCE) for hits in count])
+    tails = {hits: _binomial_tail(hits, steps, _BURST_CHANCE) for hits in set(count.tolist())}
+    chance = np.array([tails[hits] for hits in count.tolist()])
     chance[~np.isfinite(sigma) & (count == 0)] = 1.0
     large = np.where(np.isnan(excess), -np.inf, excess).max(axis=1) > math.log1p(_BIG_BURST)
     transient = (discoveries(chance, level) | large) & ~persistent & (count > 0)

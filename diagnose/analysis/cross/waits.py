@@ -8,14 +8,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
 import polars as pl
 
 from diagnose.analysis.cross.bandwidth import busbw_factor
-from diagnose.analysis.cross.clocks import aligned
+from diagnose.analysis.cross.clocks import aligned_ranks
 from diagnose.analysis.cross.exposed import CONTROL_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
 
     from diagnose.analysis.cross.clocks import Clocks
 
@@ -42,73 +45,104 @@ def split_waits(members: pl.DataFrame, calls: pl.DataFrame, clocks: Clocks, host
     """Waiting and transfer of every instance.
 
     Args:
-        members: matched calls, one row a (instance, rank).
+        members: matched calls ordered by instance, one row a (instance, rank).
         calls: all calls with group_id, for the matched share.
         clocks: clocks by host.
         hosts: host by rank.
     """
-    start = aligned(
-        members.get_column("start_ns").to_numpy(),
-        [hosts.get(rank, "") for rank in members.get_column("rank").to_list()],
-        clocks,
-    )
-    residual = pl.Series(
-        [clocks.residual_ns.get(hosts.get(rank, ""), 0) for rank in members.get_column("rank").to_list()],
-        dtype=pl.Int64,
-    )
-    frame = members.with_columns(pl.Series("aligned_ns", start), residual.alias("residual")).with_columns(
-        (pl.col("aligned_ns") + pl.col("dur_ns")).alias("end_ns")
-    )
-    frame = frame.with_columns(
-        pl.col("aligned_ns").max().over("instance").alias("latest"),
-        pl.col("dur_ns").min().over("instance").alias("shortest"),
-        pl.col("dur_ns").bottom_k(2).max().over("instance").alias("second"),
-        pl.len().over("instance").alias("seen"),
-        pl.col("collective").is_in(list(ROOTED)).any().over("instance").alias("rooted"),
-        pl.col("token").n_unique().over("instance").alias("tokens"),
-    )
-    end_of_shortest = pl.col("end_ns").sort_by("dur_ns", "rank").first().over("instance")
-    early = pl.col("end_ns").median().over("instance") - end_of_shortest - 3 * pl.col("residual").max().over("instance")
-    lone = (
-        (pl.col("seen") >= _MANY)
-        & (pl.col("shortest") < _LONE_RATIO * pl.col("second"))
-        & (early > _LEFT_EARLY * (pl.col("second") - pl.col("shortest")))
-    )
-    transfer = pl.when(lone).then(pl.col("second")).otherwise(pl.col("shortest"))
-    by_clock = (pl.col("end_ns").max().over("instance") - pl.col("latest")).clip(lower_bound=0)
+    rows = _Rows(members, clocks, hosts)
+    shortest, longest = rows.least(rows.duration), rows.most(rows.duration)
+    latest, last_end = rows.most(rows.start), rows.most(rows.end)
+    rooted = rows.most(np.isin(rows.kind, rows.codes(ROOTED)).astype(np.int64)) > 0
+    transfer = _without_early_leavers(rows, shortest)
     # A receive cannot be waiting once its sender has started; where clocks contradict the durations, durations hold.
-    rooted = pl.min_horizontal(by_clock, pl.col("dur_ns").max().over("instance"))
-    frame = frame.with_columns(pl.when(pl.col("rooted")).then(rooted).otherwise(transfer).alias("transfer_ns"))
-    frame = frame.with_columns((pl.col("dur_ns") - pl.col("transfer_ns")).clip(lower_bound=0).alias("wait_ns"))
-    return Waits(_collective(frame), _collective_rank(frame), _coverage(members, calls))
-
-
-def _collective_rank(frame: pl.DataFrame) -> pl.DataFrame:
-    return frame.select("instance", "rank", "step", "call", start_ns="aligned_ns", dur_ns="dur_ns", wait_ns="wait_ns")
-
-
-def _collective(frame: pl.DataFrame) -> pl.DataFrame:
-    last_by_duration = pl.col("rank").sort_by("dur_ns", "rank").first()
-    last_by_clock = pl.col("rank").sort_by("aligned_ns", "rank").last()
-    table = frame.group_by("instance").agg(
-        pl.col("group_id").first(), pl.col("is_p2p").first(), pl.col("collective").sort().first(), pl.col("seq").min(), pl.col("step").mode().sort().first(),
-        pl.col("dtype").first(), _whole_message(), pl.col("size").first().alias("members"), pl.len().alias("seen"),
-        pl.col("match_method").first(), pl.col("transfer_ns").first(), pl.col("wait_ns").sum(),
-        (pl.col("dur_ns").max() - pl.col("dur_ns").min()).alias("start_skew_ns"),
-        (pl.col("end_ns").max() - pl.col("end_ns").min()).alias("end_skew_ns"),
-        pl.when(pl.col("rooted").first()).then(last_by_clock).otherwise(last_by_duration).alias("last_rank"),
-        pl.col("residual").max(), pl.col("rooted").first(), pl.col("tokens").first(),
+    transfer = np.where(rooted, np.minimum(np.maximum(last_end - latest, 0), longest), transfer)
+    wait = np.maximum(rows.duration - transfer[rows.owner], 0)
+    last = np.where(rooted, rows.member_at(rows.start, latest, last=True), rows.member_at(rows.duration, shortest, last=False))
+    split = {
+        "transfer_ns": transfer, "wait_ns": np.add.reduceat(wait, rows.first) if len(wait) else wait, "start_skew_ns": longest - shortest,
+        "end_skew_ns": last_end - rows.least(rows.end), "last_rank": last, "residual": rows.most(rows.residual), "rooted": rooted,
+    }  # fmt: skip
+    table = members.group_by("instance", maintain_order=True).agg(
+        pl.col("group_id").first(), pl.col("is_p2p").first(), pl.col("collective").min(), pl.col("seq").min(), pl.col("step").median(), pl.col("dtype").first(),
+        _whole_message(), pl.col("size").first().alias("members"), pl.len().alias("seen"), pl.col("match_method").first(),
+        (pl.col("token").min() != pl.col("token").max()).alias("mixed"),
     )  # fmt: skip
-    whole = (pl.col("seen") == pl.col("members")) & (
-        pl.col("tokens") <= pl.when(pl.col("match_method") == "p2p").then(2).otherwise(1)
+    table = table.with_columns(pl.Series(name, values) for name, values in split.items())
+    ranks = members.select("instance", "rank", "step", "call").with_columns(
+        pl.Series("start_ns", rows.start), pl.Series("dur_ns", rows.duration), pl.Series("wait_ns", wait)
     )
+    return Waits(_collective(table), ranks, _coverage(members, calls))
+
+
+class _Rows:
+    """Members as arrays, ordered by instance; ``owner`` numbers the instances, ``first`` is where each begins."""
+
+    def __init__(self, members: pl.DataFrame, clocks: Clocks, hosts: Mapping[int, str]) -> None:
+        instance = members.get_column("instance").to_numpy()
+        new = np.concatenate(([True], instance[1:] != instance[:-1])) if len(instance) else np.zeros(0, bool)
+        self.first = np.flatnonzero(new)
+        self.owner = np.cumsum(new) - 1
+        self.rank = members.get_column("rank").to_numpy()
+        self.duration = members.get_column("dur_ns").to_numpy()
+        self._kinds = members.get_column("collective")
+        names = self._kinds.unique().to_list()
+        self._code = {name: place for place, name in enumerate(names)}
+        self.kind = self._kinds.replace_strict(names, list(range(len(names))), return_dtype=pl.Int32).to_numpy()
+        self.start, self.residual = aligned_ranks(members.get_column("start_ns").to_numpy(), self.rank, hosts, clocks)
+        self.end = self.start + self.duration
+
+    def codes(self, names: Sequence[str]) -> list[int]:
+        """Numbers of these kinds in ``kind``."""
+        return [self._code[name] for name in names if name in self._code]
+
+    def least(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Minimum of each instance."""
+        return np.minimum.reduceat(values, self.first) if len(values) else values
+
+    def most(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Maximum of each instance."""
+        return np.maximum.reduceat(values, self.first) if len(values) else values
+
+    def member_at(self, values: NDArray[np.int64], wanted: NDArray[np.int64], *, last: bool) -> NDArray[np.int64]:
+        """Rank whose value is the wanted one: the highest such rank or the lowest."""
+        hit = values == wanted[self.owner]
+        rank = self.rank.astype(np.int64)
+        return self.most(np.where(hit, rank, -1)) if last else self.least(np.where(hit, rank, np.iinfo(np.int64).max))
+
+
+def _without_early_leavers(rows: _Rows, shortest: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The second shortest duration where a single member left long before the others; else the shortest."""
+    count = np.diff(np.append(rows.first, len(rows.duration)))
+    many = count >= _MANY
+    if not many.any():
+        return shortest
+    place = np.full(len(shortest), len(rows.duration))
+    is_shortest = rows.duration == shortest[rows.owner]
+    hits = np.flatnonzero(is_shortest)
+    np.minimum.at(place, rows.owner[hits], hits)
+    others = rows.duration.copy()
+    others[place] = np.iinfo(np.int64).max
+    second = rows.least(others)
+    lone = np.flatnonzero(many & (shortest < _LONE_RATIO * second))
+    transfer = shortest.copy()
+    for one in lone.tolist():  # few: each is looked at by itself
+        low, high = rows.first[one], rows.first[one] + count[one]
+        early = np.median(rows.end[low:high]) - rows.end[place[one]] - 3 * rows.residual[low:high].max()
+        if early > _LEFT_EARLY * (second[one] - shortest[one]):
+            transfer[one] = second[one]
+    return transfer
+
+
+def _collective(table: pl.DataFrame) -> pl.DataFrame:
+    whole = (pl.col("seen") == pl.col("members")) & ((pl.col("match_method") == "p2p") | ~pl.col("mixed"))
     speed = pl.when(whole & (pl.col("transfer_ns") > 0) & pl.col("msg_bytes").is_not_null()).then(
         pl.col("msg_bytes") / pl.col("transfer_ns") * 1e9
     )
     sure = whole & (pl.col("start_skew_ns") > pl.when(pl.col("rooted")).then(pl.col("residual")).otherwise(0))
     return (
         table.with_columns(
-            speed.alias("algbw_bytes_per_s"),
+            speed.alias("algbw_bytes_per_s"), pl.col("step").cast(pl.Int64),
             pl.when(sure).then(pl.col("last_rank")).alias("last_rank"),
             pl.when(whole).then(pl.col("transfer_ns")).alias("transfer_ns"),
             pl.when(whole).then(pl.col("wait_ns")).alias("wait_ns"),
@@ -118,7 +152,6 @@ def _collective(frame: pl.DataFrame) -> pl.DataFrame:
             "instance", "group_id", "is_p2p", "collective", "seq", "step", "dtype", "msg_bytes", "members", "seen", "match_method", "transfer_ns",
             "wait_ns", "start_skew_ns", "end_skew_ns", "last_rank", "algbw_bytes_per_s", "busbw_bytes_per_s",
         )
-        .sort("instance")
     )  # fmt: skip
 
 
@@ -131,8 +164,8 @@ def _whole_message() -> pl.Expr:
 def _coverage(members: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
     """Per (group, point to point or not): calls seen, calls in complete instances, their share."""
     key = ["group_id", "is_p2p"]
-    whole = members.with_columns(pl.len().over("instance").alias("seen")).filter(pl.col("seen") == pl.col("size"))
-    matched = whole.group_by(key).len("matched")
+    per = members.group_by("instance", *key).agg(pl.len().alias("seen"), pl.col("size").first())
+    matched = per.filter(pl.col("seen") == pl.col("size")).group_by(key).agg(pl.col("seen").sum().alias("matched"))
     control = pl.col("is_p2p") & pl.col("peer").is_null() & (pl.col("msg_bytes") <= CONTROL_BYTES)
     total = calls.filter(pl.col("group_id").is_not_null() & ~control.fill_null(value=False)).group_by(key).len("calls")
     return (

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from diagnose.findings.checks import imbalance
 from diagnose.findings.job import job_summary
 from diagnose.model import Evidence
 
@@ -21,18 +22,23 @@ def check(facts: Facts) -> Iterator[Finding]:
     """A heavy stage, or else the bubble."""
     job = job_summary(facts)
     work = facts.tables.query(
-        "SELECT rank, role, work_ns, speed_ratio FROM rank_work WHERE verdict <> 'persistent' ORDER BY rank"
+        "SELECT w.rank, w.role, w.work_ns, w.speed_ratio, r.host FROM rank_work AS w JOIN rank AS r USING (rank) "
+        "WHERE w.verdict <> 'persistent' ORDER BY w.rank"
     )
     if job is None or work.get_column("role").n_unique() < 2:
         return
     stages = work.group_by("role").agg(
-        pl.col("work_ns").median().alias("work"), pl.col("speed_ratio").median().fill_null(0.0).alias("speed"), pl.col("rank")
+        pl.col("work_ns").median().alias("work"), pl.col("speed_ratio").median().fill_null(0.0).alias("speed"), pl.col("rank"),
+        pl.col("host").n_unique().alias("hosts"), pl.col("host").null_count().alias("unplaced"),
     ).sort("role")  # fmt: skip
-    # What a stage would need at the common speed of equal kernels: a slow device is no heavy stage.
-    stages = stages.with_columns((pl.col("work") / (1 + pl.col("speed").clip(lower_bound=0.0))).alias("fair"))
+    # A stage of one rank, or on one host, may be slow by its device: what it would need at the common speed of equal
+    # kernels counts. Replicas on different devices that are all as slow have more to do, whatever their kernels are called.
+    apart = (pl.col("rank").list.len() > 1) & ((pl.col("hosts") > 1) | (pl.col("unplaced") > 0))
+    slower = pl.when(apart).then(0.0).otherwise(pl.col("speed").clip(lower_bound=0.0))
+    stages = stages.with_columns((pl.col("work") / (1 + slower)).alias("fair"))
     mean = float(stages.get_column("fair").mean() or 0.0)  # type: ignore[arg-type]
     worst = stages.sort("fair", descending=True).row(0, named=True)
-    lost = max(worst["fair"] - mean, 0.0)
+    lost = _lost(facts, worst["fair"] - mean)
     span = job.span_ns or 1
     rule = facts.rules["PIPE-STAGE"]
     severity = rule.judge(share=lost / span, ratio=worst["fair"] / mean - 1) if mean else None
@@ -46,11 +52,26 @@ def check(facts: Facts) -> Iterator[Finding]:
             ranks=ranks, hosts=hosts.get_column("host").to_list() if len(ranks) == 1 else [], persistence="persistent",
             impact=facts.impact(lost), confidence=0.9, evidence=[Evidence(f"median local work of stage {role}", round(value), "ns", "rank_work") for role, value in stages.select("role", "work").iter_rows()],
         )  # fmt: skip
-    yield from _bubble(facts, job, heavy=severity is not None)
+    yield from _bubble(facts, job, caused=severity is not None or _other_cause(facts, span))
 
 
-def _bubble(facts: Facts, job: JobSummary, *, heavy: bool) -> Iterator[Finding]:
-    """Waiting of stages whose work is even. With a heavy stage the waiting is its consequence."""
+def _lost(facts: Facts, excess: float) -> float:
+    """What even stages would save: by replay where it explains the run, and never more than the excess."""
+    rows = facts.tables.query("SELECT speedup FROM what_if WHERE scenario = 'stage_rebalanced' AND speedup >= 1")
+    if rows.is_empty() or not facts.step_ns:
+        return max(excess, 0.0)
+    return min(max(excess, 0.0), facts.step_ns * (1 - 1 / float(rows.item())))
+
+
+def _other_cause(facts: Facts, span: int) -> bool:
+    """Whether a slow rank, or data that is uneven, explains waiting as well as a bubble would."""
+    limit = facts.rules["PIPE-STAGE"].limit("share")
+    slow = facts.tables.query("SELECT max(cost_ns) AS cost FROM rank_work WHERE verdict = 'persistent'").item()
+    return (slow or 0) >= limit * span or any(True for _ in imbalance.check(facts))
+
+
+def _bubble(facts: Facts, job: JobSummary, *, caused: bool) -> Iterator[Finding]:
+    """Waiting of stages whose work is even. With a heavy stage, a slow rank or uneven data it is their consequence."""
     wait = job.share("exposed_wait_ns")
     rule = facts.rules["PIPE-BUBBLE"]
     severity = rule.judge(wait=wait)
@@ -58,7 +79,7 @@ def _bubble(facts: Facts, job: JobSummary, *, heavy: bool) -> Iterator[Finding]:
     if (
         severity is None
         or wait is None
-        or heavy
+        or caused
         or transfer is None
         or transfer >= facts.config.network_bound_below_ratio
     ):
