@@ -9,6 +9,7 @@ import polars as pl
 from diagnose.analysis.cross.clocks import fit_clocks
 from diagnose.analysis.cross.exposed import call_exposure, divide_exposed, mark_handshakes
 from diagnose.analysis.cross.groups import GroupConfig, resolve_groups
+from diagnose.analysis.cross.hidden_waits import as_collectives, hidden_waits, without_hidden
 from diagnose.analysis.cross.match import match_calls
 from diagnose.analysis.cross.network import instance_tiers, network_tiers
 from diagnose.analysis.cross.oversubscription import oversubscription
@@ -54,9 +55,10 @@ def analyse_across(writer: StoreWriter, members: Sequence[Member], config: Confi
     world = sorted(member.rank for member in members if member.rank >= 0)
     matched = _match(writer, members, world)
     if len(world) > 1:
-        _judge_ranks(writer, world, matched)
+        hidden = _hidden(writer)
+        _judge_ranks(writer, world, matched, hidden)
         _judge_network(writer, members, config, matched)
-        _price(writer)
+        _price(writer, hidden)
 
 
 _TYPICAL_SQL = """
@@ -74,7 +76,30 @@ WHERE s.label = 'normal' AND g.rank >= 0 AND (g.cause = 'input' OR g.detail IN (
 """
 
 
-def _price(writer: StoreWriter) -> None:
+_MAX_KERNELS = 4_000_000
+"""More kernels than this in the normal steps are judged by their totals only: reading them all costs gigabytes."""
+
+
+def _kernels(writer: StoreWriter, columns: str) -> pl.DataFrame:
+    """Compute kernels of normal steps; none where they were not kept or are too many."""
+    source = "FROM kernel AS k JOIN step AS s USING (rank, step) WHERE s.label = 'normal' AND k.rank >= 0 AND k.class = 'compute'"
+    many = int(writer.query(f"SELECT count(*) {source}").item()) > _MAX_KERNELS
+    return writer.query(f"SELECT {columns} {source}{' AND false' if many else ''} ORDER BY ALL")
+
+
+def _hidden(writer: StoreWriter) -> pl.DataFrame:
+    """Waiting inside kernels that are no communication by name; the breakdown without it."""
+    shift = writer.query(
+        "SELECT c.rank, median(m.start_ns - c.start_ns)::BIGINT FROM comm_call AS c JOIN collective_rank AS m USING (rank, call) GROUP BY c.rank"
+    )
+    groups = writer.query("SELECT DISTINCT ranks FROM process_group WHERE len(ranks) > 1").get_column("ranks").to_list()
+    hidden = hidden_waits(_kernels(writer, "k.rank, k.step, k.stream, k.name, k.start_ns, k.dur_ns"), dict(shift.iter_rows()), groups)
+    if not hidden.is_empty():
+        writer.replace("breakdown", without_hidden(writer.query("SELECT * FROM breakdown ORDER BY rank, step"), hidden))
+    return hidden
+
+
+def _price(writer: StoreWriter, hidden: pl.DataFrame) -> None:
     """Replay the schedule as it was and as it could be."""
     calls = writer.query(
         "SELECT rank, call, step, stream, start_ns, dur_ns, collective, is_p2p, exposed_from_ns, exposed_to_ns, exposed_late_ns FROM comm_call WHERE rank >= 0"
@@ -88,7 +113,17 @@ def _price(writer: StoreWriter) -> None:
     steps = writer.query("SELECT rank, step, start_ns, end_ns, step_ns FROM step WHERE label = 'normal' AND rank >= 0")
     if members.is_empty() or steps.is_empty() or collective.is_empty():
         return
-    schedule = build_schedule(calls, members, collective, steps)
+    if not hidden.is_empty():  # they hold ranks up as collectives do
+        more = as_collectives(hidden)
+        calls, members, collective = (
+            pl.concat([ours, theirs.select(ours.columns)], how="vertical_relaxed")
+            for ours, theirs in ((calls, hidden), (members, more.members), (collective, more.collective))
+        )
+    kernels = _kernels(writer, "k.rank, k.step, k.name, k.start_ns, k.dur_ns")
+    kernels = kernels.filter(~pl.col("name").is_in(hidden.get_column("name").unique().to_list())).with_columns(
+        pl.col("dur_ns").mean().over("name").alias("typical_ns")
+    )
+    schedule = build_schedule(calls, members, collective, steps, kernels)
     if schedule is None:
         return
     parts = writer.query(
@@ -130,7 +165,7 @@ def _judge_network(writer: StoreWriter, members: Sequence[Member], config: Confi
         writer.insert("job_stat", pl.DataFrame({"name": names, "value": list(ratio)}))
 
 
-def _judge_ranks(writer: StoreWriter, world: Sequence[int], calls: pl.DataFrame) -> None:
+def _judge_ranks(writer: StoreWriter, world: Sequence[int], calls: pl.DataFrame, hidden: pl.DataFrame) -> None:
     """Local work against peers, and who waits for whom."""
     roles = pipeline_stages(calls, world)
     parts = writer.query(
@@ -140,6 +175,7 @@ def _judge_ranks(writer: StoreWriter, world: Sequence[int], calls: pl.DataFrame)
         "SELECT k.rank, k.class, k.name, k.signature, sum(k.count)::BIGINT AS count, sum(k.total_ns)::BIGINT AS total_ns FROM kernel_stat AS k "
         "JOIN step AS s USING (rank, step) WHERE s.label = 'normal' AND k.rank >= 0 GROUP BY ALL ORDER BY ALL"
     )
+    stats = stats.filter(~pl.col("name").is_in(hidden.get_column("name").unique().to_list()))  # as long as their peers let them
     names = writer.query("SELECT rank, device_name, has_device_work FROM rank WHERE rank >= 0")
     devices = dict(names.select("rank", "device_name").iter_rows())
     stops = profiled_stops(

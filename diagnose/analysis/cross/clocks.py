@@ -122,6 +122,8 @@ def _solve(
     drift: bool,
 ) -> NDArray[np.float64]:
     """IRLS over the normal equations of the host graph; unknowns (offset, drift) per host."""
+    component = _components(host, instance, hosts)
+    reference = np.unique(component, return_index=True)[1][component]  # nothing ties components together: each has its own
     solution = np.zeros((hosts, 2))
     scale = float(np.abs(time).max()) or 1.0
     current = weight.copy()
@@ -146,9 +148,9 @@ def _solve(
                 block -= sums[first].T @ (sums[second] / total[:, None])
                 matrix[first * hosts : (first + 1) * hosts, second * hosts : (second + 1) * hosts] = block
         found = np.linalg.lstsq(matrix + 1e-12 * np.trace(matrix) / size * np.eye(size), right, rcond=None)[0]
-        solution[:, 0] = found[:hosts] - found[0]
+        solution[:, 0] = found[:hosts] - found[:hosts][reference]
         if drift:
-            solution[:, 1] = (found[hosts:] - found[hosts]) / scale
+            solution[:, 1] = (found[hosts:] - found[hosts:][reference]) / scale
         rest = _residuals(time, host, instance, weight, solution)
         sigma = 1.4826 * float(np.median(np.abs(rest * np.sqrt(weight)))) or 1.0
         standard = np.abs(rest * np.sqrt(weight)) / sigma

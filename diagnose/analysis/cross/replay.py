@@ -36,11 +36,14 @@ class Removal(NamedTuple):
 
 
 class Change(NamedTuple):
-    """What is different. ``scale`` [rank, step] on local progress; ``transfer`` from (transfer_ns, size_bytes) of all calls."""
+    """What is different. ``scale`` [rank, step] on local progress; ``transfer`` from (transfer_ns, size_bytes) of all calls;
+    ``typical``: every kernel as long as those of its name are on average.
+    """
 
     scale: Floats | None = None
     removal: Removal | None = None
     transfer: Callable[[Floats, Floats], Floats] | None = None
+    typical: bool = False
 
 
 class Levels(NamedTuple):
@@ -95,7 +98,7 @@ def levels_of(schedule: Schedule) -> Levels | None:
 
 def _work(schedule: Schedule, change: Change) -> Floats:
     """Local work between each event and the one before it on its rank."""
-    progress = schedule.progress
+    progress = schedule.typical if change.typical else schedule.progress
     if change.removal is not None and len(change.removal.rank):
         progress = progress - _removed(schedule, change.removal)
     order = np.argsort(schedule.rank, kind="stable")

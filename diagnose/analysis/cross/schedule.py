@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import polars as pl
 
+from diagnose.analysis.cross.schedule_parts import causal_order, gained, pauses_before
 from diagnose.analysis.intervals import covered_ns, merge
 
 if TYPE_CHECKING:
@@ -30,8 +31,9 @@ _TAIL_NS, _TAIL_RATIO = 50_000, 0.02
 
 
 class Schedule(NamedTuple):
-    """Events ordered by observed time. ``progress`` is local progress of the event's rank at it, ``local_ns`` its time on
-    the rank's own clock.
+    """Events in an order that no event's cause comes after it. ``progress`` is local progress of the event's rank at it,
+    ``typical`` the same with every kernel as long as those of its name are on average, ``local_ns`` its time on the rank's
+    own clock.
 
     ``call_instance`` maps a call to its instance; ``transfer_ns``, ``size_bytes``, ``alpha_ns`` (fixed cost) and
     ``median_ns`` (median transfer of its class) are per call, NaN where unknown. ``base_ns`` is each rank's start.
@@ -41,6 +43,7 @@ class Schedule(NamedTuple):
     rank: Integers
     call: Integers
     progress: Floats
+    typical: Floats
     local_ns: Integers
     step: Integers
     call_instance: Integers
@@ -77,7 +80,7 @@ class _Axis(NamedTuple):
 
 
 def build_schedule(
-    calls: pl.DataFrame, members: pl.DataFrame, collective: pl.DataFrame, steps: pl.DataFrame
+    calls: pl.DataFrame, members: pl.DataFrame, collective: pl.DataFrame, steps: pl.DataFrame, kernels: pl.DataFrame | None = None
 ) -> Schedule | None:
     """The schedule of the steps given, all ranks together; None without a matched collective.
 
@@ -87,6 +90,7 @@ def build_schedule(
         members: collective_rank rows (instance, rank, call, start_ns aligned).
         collective: whole collectives (instance, transfer_ns, msg_bytes, alpha_ns, median_ns).
         steps: step rows of normal steps (rank, step, start_ns, end_ns).
+        kernels: compute kernels of these steps (rank, step, start_ns, dur_ns, typical_ns), for ``typical``.
     """
     steps = steps.filter(pl.col("step").is_in(_chosen_steps(steps, calls)))
     calls = calls.join(steps.select("rank", "step"), on=["rank", "step"]).sort("rank", "start_ns")
@@ -116,7 +120,7 @@ def build_schedule(
         pl.col("shift").fill_null(0), pl.when(known).then(pl.col("instance")).otherwise(own).alias("instance"),
         pl.when(known).then(pl.col("transfer_ns")).otherwise(pl.col("dur_ns")).alias("transfer_ns"),
     )  # fmt: skip
-    return _events(placed, steps)
+    return _events(placed, steps, kernels)
 
 
 def _chosen_steps(steps: pl.DataFrame, calls: pl.DataFrame) -> list[int]:
@@ -134,13 +138,14 @@ def _chosen_steps(steps: pl.DataFrame, calls: pl.DataFrame) -> list[int]:
     return common[first : first + keep]
 
 
-def _events(placed: pl.DataFrame, steps: pl.DataFrame) -> Schedule:
+def _events(placed: pl.DataFrame, steps: pl.DataFrame, kernels: pl.DataFrame | None) -> Schedule:
     windows = steps.group_by("rank").agg(pl.col("start_ns").min().alias("first"), pl.col("end_ns").max().alias("last"))
     windows = windows.join(placed.group_by("rank").agg(pl.col("shift").first()), on="rank").sort("rank")
     ranks = windows.get_column("rank").to_numpy().astype(np.int64)
     first, last = windows.get_column("first").to_numpy(), windows.get_column("last").to_numpy()
     offset = windows.get_column("shift").to_numpy().astype(np.float64)
-    numbers = steps.group_by("step").agg(pl.col("start_ns").min()).sort("start_ns").get_column("step").to_numpy()
+    pauses = pauses_before(steps)
+    numbers, idle = pauses.get_column("step").to_numpy(), pauses.get_column("idle").to_numpy()
     start, duration = placed.get_column("start_ns").to_numpy(), placed.get_column("dur_ns").to_numpy()
     row_rank = np.searchsorted(ranks, placed.get_column("rank").to_numpy())
     by_number = np.argsort(numbers)  # steps in time need not be numbered upward
@@ -157,18 +162,29 @@ def _events(placed: pl.DataFrame, steps: pl.DataFrame) -> Schedule:
     steps_of = np.concatenate((step, step[stretch], np.full(len(ranks), len(numbers) - 1)))
     at = axis.place(rank, local)
     progress = (at - rank * axis.stride - covered_ns(waits, rank * axis.stride, np.maximum(at, rank * axis.stride))).astype(np.float64)
+    progress -= idle[steps_of]
+    typical = progress if kernels is None else progress + _gained(kernels, axis, ranks, numbers, rank, at)
     origin = int(start.min())
     time = (local - origin) + offset[rank]
-    order = np.lexsort((kind, time))
+    instance = np.unique(placed.get_column("instance").to_numpy(), return_inverse=True)[1].astype(np.int64)
+    order = causal_order(np.lexsort((kind, time)), kind == ARRIVE, kind == BLOCK, rank, instance[call])
     return Schedule(
-        kind[order], rank[order].astype(np.int64), call[order].astype(np.int64), progress[order], local[order], steps_of[order].astype(np.int64),
-        np.unique(placed.get_column("instance").to_numpy(), return_inverse=True)[1].astype(np.int64),
-        _follows(row_rank, placed.get_column("stream").to_numpy(), start, duration),
+        kind[order], rank[order].astype(np.int64), call[order].astype(np.int64), progress[order], typical[order], local[order], steps_of[order].astype(np.int64),
+        instance, _follows(row_rank, placed.get_column("stream").to_numpy(), start, duration),
         placed.get_column("transfer_ns").to_numpy().astype(np.float64), placed.get_column("msg_bytes").fill_null(0).to_numpy().astype(np.float64),
         placed.get_column("alpha_ns").cast(pl.Float64).fill_null(float("nan")).to_numpy(),
         placed.get_column("median_ns").cast(pl.Float64).fill_null(float("nan")).to_numpy(), first - origin + offset, ranks, numbers,
-        float((last - first).max()),
+        float((last - first).max() - idle.max(initial=0)),
     )  # fmt: skip
+
+
+def _gained(kernels: pl.DataFrame, axis: _Axis, ranks: Integers, steps: Integers, rank: Integers, at: Integers) -> Floats:
+    """Progress gained before each place of the axis, since the start of its rank, with kernels at their typical durations."""
+    mine = kernels.filter(pl.col("rank").is_in(ranks.tolist()) & pl.col("step").is_in(steps.tolist())).sort("rank", "start_ns")
+    of, start = np.searchsorted(ranks, mine.get_column("rank").to_numpy()), mine.get_column("start_ns").to_numpy()
+    low, high = axis.place(of, start), axis.place(of, start + mine.get_column("dur_ns").to_numpy())
+    typical = mine.get_column("typical_ns").to_numpy()
+    return gained(low, high, typical, at) - gained(low, high, typical, rank * axis.stride)
 
 
 def _blocking(placed: pl.DataFrame, duration: Integers) -> NDArray[np.bool_]:

@@ -81,7 +81,7 @@ def _changes(schedule: Schedule, inputs: Inputs) -> dict[str, Change]:
         return np.where(np.isnan(inputs.median_ns), transfer, inputs.median_ns)
 
     changes = {
-        "no_skew": Change(scale=_typical(schedule, inputs), transfer=at_median),
+        "no_skew": _even(schedule, inputs)._replace(transfer=at_median),
         "perfect_overlap": Change(transfer=lambda transfer, _size: transfer * 0.0),
         "bandwidth_x2": Change(transfer=doubled),
     }
@@ -98,6 +98,13 @@ def _changes(schedule: Schedule, inputs: Inputs) -> dict[str, Change]:
     return changes
 
 
+def _even(schedule: Schedule, inputs: Inputs) -> Change:
+    """Every kernel at the mean of its name over ranks and steps. Source: what-if analysis of stragglers, OSDI'25."""
+    if np.array_equal(schedule.typical, schedule.progress):
+        return Change(scale=_typical(schedule, inputs))
+    return Change(typical=True)
+
+
 def _busiest_wire(schedule: Schedule) -> float:
     """No overlap makes a step shorter than the transfers of its busiest rank."""
     calls = np.flatnonzero(schedule.kind == 0)
@@ -105,7 +112,7 @@ def _busiest_wire(schedule: Schedule) -> float:
 
 
 def _typical(schedule: Schedule, inputs: Inputs) -> Floats:
-    """Local work with its compute at the mean of its type. Source: what-if analysis of stragglers, OSDI'25."""
+    """Local work with its compute at the mean of its type, where single kernels are unknown."""
     rows = inputs.typical.join(
         inputs.parts.select("rank", "step", "local_work_ns", "compute_ns"), on=["rank", "step"]
     ).filter((pl.col("local_work_ns") > 0) & (pl.col("actual_ns") > 0))

@@ -18,7 +18,15 @@ from diagnose.analysis.rank.launches import Launches, match_launches
 from diagnose.analysis.rank.reduced import WHOLE_TRACE, Note, Reduced
 from diagnose.analysis.rank.split_rows import IDLE, IDLE_CAUSES, WORK, blind_steps, breakdown_frame, step_frame, unknown
 from diagnose.analysis.rank.stats import kernel_rows, kernel_stats
-from diagnose.analysis.rank.steps import HostWindows, StepTimes, device_steps, host_windows, period_windows, step_of
+from diagnose.analysis.rank.steps import (
+    HostWindows,
+    StepTimes,
+    after_pause,
+    device_steps,
+    host_windows,
+    period_windows,
+    step_of,
+)
 from diagnose.store.rank_trace import OVERHEAD, UNKNOWN, RankTrace
 
 if TYPE_CHECKING:
@@ -104,7 +112,7 @@ def _steps(work: _Work, described: list[Described]) -> _Steps:
     else:
         step, capture = step_of(windows, work.launches.start_ns), judge_capture(work.launches, windows)
     blind = np.array([why is not None for why in capture.steps] or [False] * len(windows.number), bool)
-    times = device_steps(work.start, work.end, step, windows.number, blind)
+    times = device_steps(work.start, work.end, step, windows.number, blind | after_pause(windows))
     slot = np.full(len(windows.number) + 1, -1, np.int64)
     slot[times.index] = np.arange(len(times.index))
     return _Steps(windows, times, slot[step], windows.number[times.index], capture)
@@ -207,6 +215,10 @@ def _comm(
         step=step_numbers(steps.group[rows], steps.number),
     )
     frame = comm_frame(spans, merge(work.start[compute], work.end[compute]), args, described)
+    if not len(work.trace.operators.name) and not len(work.trace.python_calls.name):
+        # Nothing of the host but its launches is in the file: whether one came late because the host was busy, or because
+        # it waited for the communication, cannot be told.
+        return frame.with_columns(pl.col("exposed_from_ns").alias("exposed_late_ns"))
     own = work.klass != COMM
     return with_late_launches(frame, work.start[own], work.launches.start_ns[own], host)
 

@@ -113,6 +113,14 @@ _APART_RATIO = 0.5
 """A pause between two host windows of more than half a step lies outside both: evaluation, or another recording."""
 
 
+def after_pause(windows: HostWindows) -> NDArray[np.bool_]:
+    """Windows that do not follow the one before: the time between belongs to no step."""
+    if not len(windows.number):
+        return np.zeros(0, bool)
+    pause = windows.start_ns[1:] - windows.end_ns[:-1]
+    return np.append(False, pause > _APART_RATIO * float(np.median(windows.end_ns - windows.start_ns)))
+
+
 def device_steps(
     start_ns: NDArray[np.int64],
     end_ns: NDArray[np.int64],

@@ -6,7 +6,7 @@ BUILTIN: tuple[str, ...] = (
     "steps",
     "labelled",
     "ranks",
-    "pipeline_stages",
+    "imbalance", "pipeline_stages",
     "network",
     "transport",
     "comm_links",
