@@ -36,10 +36,10 @@ CREATE OR REPLACE TEMP TABLE planned AS
 SELECT r AS rank, s AS step, k, r // $local AS host, k = $collectives - 1 AS whole,
   ($step_ns * (k + 1)) // ($collectives + 1) AS at_ns, 1048576 << (k % 6) AS msg_bytes,
   (hash(r // $local) % 2000000)::BIGINT - 1000000 AS clock_ns,
-  ((hash(r, s, k) % 100000)::BIGINT + CASE WHEN r // $local = $slow_host THEN $step_ns // 1000 ELSE 0 END)::BIGINT AS late_ns,
+  ((hash(r, s, k) % 100000)::BIGINT + CASE WHEN r // $local = $slow_host THEN $step_ns // ($collectives + 1) // 5 ELSE 0 END)::BIGINT AS late_ns,
 FROM range($from, $to) AS a(r), range($steps) AS b(s), range($collectives) AS c(k);
 CREATE OR REPLACE TEMP TABLE call AS
-SELECT *, ($step_ns // 1000 + 100000 + (30000 + msg_bytes / 20.0) * (1 + (hash(CASE WHEN whole THEN -1 ELSE rank % $local END, step, k) % 50) / 1000.0))::BIGINT - late_ns AS dur_ns,
+SELECT *, ($step_ns // ($collectives + 1) // 5 + 100000 + (30000 + msg_bytes / 20.0) * (1 + (hash(CASE WHEN whole THEN -1 ELSE rank % $local END, step, k) % 50) / 1000.0))::BIGINT - late_ns AS dur_ns,
   $origin + step * $step_ns + at_ns + late_ns + clock_ns AS start_ns, k % 2 = 0 AS exposed
 FROM planned;
 """
@@ -55,7 +55,7 @@ SELECT rank::INTEGER AS rank, step * $collectives + k AS call, step, 20 AS strea
 FROM call ORDER BY rank, start_ns""",
     "step": """
 SELECT rank::INTEGER AS rank, step, min(start_ns - at_ns) AS start_ns, min(start_ns - at_ns) + $step_ns AS end_ns, min(start_ns - at_ns) - 50000 AS host_start_ns,
-  min(start_ns - at_ns) + $step_ns - 50000 AS host_end_ns, $step_ns AS window_ns, $step_ns AS step_ns, 2000 AS activities
+  min(start_ns - at_ns) + $step_ns - 50000 AS host_end_ns, $step_ns AS window_ns, $step_ns AS step_ns, 'normal' AS label, 2000 AS activities
 FROM call GROUP BY ALL ORDER BY rank, step""",
     "breakdown": """
 WITH part AS (SELECT rank::INTEGER AS rank, step, sum(dur_ns) AS comm_ns, sum(dur_ns) FILTER (exposed) AS exposed_ns FROM call GROUP BY ALL)

@@ -23,6 +23,7 @@ _NETWORK_CAUSES = frozenset(
      "partial_rdma", "no_gdr", "partial_gdr", "wrong_interface", "rail_mismatch", "p2p_disabled", "intra_node_link", "traffic_mixing"}
 )  # fmt: skip
 _SIGNIFICANT_RATIO = 0.05
+_HOSTS_NAMED = 3
 _ENDED_ALONE = ("COM-HANG-START", "COM-HANG-DIED", "COM-HANG-EXCEPTION")
 """Stops that a process brought about by itself: without a step, that is all there is to explain."""
 
@@ -52,8 +53,10 @@ def judge(facts: Facts, job: JobSummary | None, findings: Sequence[Finding]) -> 
     cost = (dearest.impact.ns_per_step or 0) if dearest else 0
     step = job.step_ns or job.span_ns or 1
     if bound and blocking >= cost:
-        return Verdict("network", True, _network_text(job, findings, blocking, step), _sure(job, 0.9), why)
-    if dearest is not None and cost >= _SIGNIFICANT_RATIO * step:
+        return Verdict("network", bound, _network_text(job, findings, blocking, step), _sure(job, 0.9), why)
+    open_comm = job.share("exposed_comm_ns") or 0.0
+    unclear = bound is None and open_comm >= facts.config.network_bound_above_ratio and open_comm > cost / step
+    if dearest is not None and cost >= _SIGNIFICANT_RATIO * step and not unclear:
         return Verdict(
             _kind(dearest),
             bound,
@@ -202,7 +205,10 @@ def _network_text(job: JobSummary, findings: Sequence[Finding], blocking: int, s
         (finding for finding in findings if finding.cause in _NETWORK_CAUSES and finding.severity != "info"), None
     )
     text = f"Network-bound: transfers that nothing hides block {format_ns(blocking)} of a {format_ns(step)} step ({format_ratio(blocking / (job.span_ns or step))})"
-    return f"{text}: {detail.title[0].lower()}{detail.title[1:]}." if detail else f"{text}."
+    if detail is None:
+        return f"{text}."
+    where = f" ({', '.join(detail.hosts)})" if 0 < len(detail.hosts) <= _HOSTS_NAMED and detail.hosts[0] not in detail.title else ""
+    return f"{text}: {detail.title[0].lower()}{detail.title[1:]}{where}."
 
 
 def _not_network(bound: bool | None, why: str) -> str:  # noqa: FBT001 - a value of the report

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import msgspec
 import polars as pl
 
-from diagnose import __version__
 from diagnose.errors import SourceError
 from diagnose.ingest.base import ReadOptions
 from diagnose.ingest.discover import discover
@@ -19,8 +18,8 @@ from diagnose.pipeline.cross import analyse_across
 from diagnose.pipeline.engine import Engine, Finder, LocalEngine, Progress
 from diagnose.pipeline.identify import Identified, Member, identify, load_host_map
 from diagnose.pipeline.join_hosts import join_hosts
-from diagnose.pipeline.result import MapTask, SourceResult
-from diagnose.store.schema import SCHEMA_VERSION
+from diagnose.pipeline.result import MapTask, SourceResult, shared
+from diagnose.pipeline.run_row import write_run
 from diagnose.store.writer import StoreWriter
 
 if TYPE_CHECKING:
@@ -68,7 +67,7 @@ def build_run(
         _write_traces(writer, identified.members)
         _write_records(writer, identified.results)
         join_hosts(writer, host_map)
-        _write_run(writer, identified, config, options.name or run_name(paths))
+        write_run(writer, identified, config, options.name or run_name(paths))
         analyse_across(writer, identified.members, config)
         return writer.publish()
 
@@ -89,9 +88,10 @@ def read_sources(
         MapTask(source=source, options=read, shards=str(scratch), number=number, rank_from=options.rank_from)
         for number, source in enumerate(sources)
     ]
-    results = []
+    results: list[SourceResult] = []
+    known: dict[tuple[int, ...], tuple[int, ...]] = {}
     for result in (engine or LocalEngine(options.jobs)).run(tasks):
-        results.append(result)
+        results.append(shared(result, known))
         if progress is not None:
             progress(result)
     return results
@@ -260,53 +260,3 @@ def _write_records(writer: StoreWriter, results: Sequence[SourceResult]) -> None
     plain = [result for result in results if result.trace is None and result.shards]
     for table in sorted({table for result in plain for table in result.shards}):
         writer.insert_parquet(table, [Path(file) for result in plain for file in result.shards.get(table, ())])
-
-
-def _write_run(writer: StoreWriter, identified: Identified, config: Config, name: str) -> None:
-    traces = [member.result.trace for member in identified.members if member.result.trace]
-    worlds = [result.identity.world_size for result in identified.results if result.identity.world_size]
-    times = [
-        (r.identity.start_ns, r.identity.end_ns)
-        for r in identified.results
-        if r.trace and r.identity.start_ns and r.identity.end_ns
-    ]
-    sources = Counter(trace.step_source for trace in traces)
-    ranks = [member.rank for member in identified.members if member.rank >= 0]
-    if not worlds and len(ranks) > 1:
-        worlds = [max(ranks) + 1]
-    elif (
-        not worlds
-        and len(traces) == 1
-        and not any("comm_call" in member.result.shards for member in identified.members)
-    ):
-        worlds = [1]
-    world = max(worlds, default=None)
-    frame = pl.DataFrame(
-        {
-            "name": [name],
-            "tool_version": [__version__],
-            "schema_version": [SCHEMA_VERSION],
-            "world_size": [world],
-            "backend": [next((trace.backend for trace in traces if trace.backend), None)],
-            "device_names": [sorted({device for trace in traces for device in trace.devices if device})],
-            "parallelism": [None],
-            "start_ns": [min(start for start, _ in times) if times else None],
-            "end_ns": [max(end for _, end in times) if times else None],
-            "step_source": [sources.most_common(1)[0][0] if sources else "none"],
-            "config": [msgspec.json.encode(msgspec.structs.replace(config, cluster={})).decode()],
-        },
-        schema={
-            "name": pl.String,
-            "tool_version": pl.String,
-            "schema_version": pl.Int32,
-            "world_size": pl.Int32,
-            "backend": pl.String,
-            "device_names": pl.List(pl.String),
-            "parallelism": pl.String,
-            "start_ns": pl.Int64,
-            "end_ns": pl.Int64,
-            "step_source": pl.String,
-            "config": pl.String,
-        },
-    )
-    writer.insert("run", frame)

@@ -55,3 +55,18 @@ class SourceResult(msgspec.Struct, frozen=True, kw_only=True):
     issues: tuple[Issue, ...] = ()
     shards: dict[str, list[str]] = {}
     trace: TraceInfo | None = None
+
+
+def shared(result: SourceResult, known: dict[tuple[int, ...], tuple[int, ...]]) -> SourceResult:
+    """The result with the rank lists of its groups shared with those before it: each rank of a large job names the same
+    thousands of ranks again.
+    """
+    if result.trace is None:
+        return result
+    groups = tuple(
+        group
+        if group.ranks is None
+        else msgspec.structs.replace(group, ranks=known.setdefault(group.ranks, group.ranks))
+        for group in result.trace.groups
+    )
+    return msgspec.structs.replace(result, trace=msgspec.structs.replace(result.trace, groups=groups))

@@ -7,7 +7,6 @@ import time
 from typing import TYPE_CHECKING
 
 import polars as pl
-import pytest
 from click.testing import CliRunner
 
 from diagnose.cli.main import cli

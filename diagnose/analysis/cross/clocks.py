@@ -24,6 +24,11 @@ _HUBER = 1.5
 _MIN_DRIFT_SPAN_NS = 2_000_000_000
 """Below two seconds an offset alone explains the ends; a drift would only fit noise."""
 
+_DENSE_HOSTS = 64
+_ITERATIONS = 400
+_TOLERANCE = 1e-9
+"""Of offsets of milliseconds this leaves picoseconds."""
+
 _FLOOR_NS = 4_000.0
 """Members of a tiny collective end about 4 us apart on one node: the clock floor."""
 
@@ -59,9 +64,10 @@ def fit_clocks(members: pl.DataFrame, hosts: Mapping[int, str]) -> Clocks:
             schema=CLOCK_SCHEMA,
         )  # fmt: skip
         return Clocks(table, dict.fromkeys(names, (0.0, 0.0)), 0, dict.fromkeys(names, 0))
-    host = np.array([index[hosts[rank]] for rank in used.get_column("rank").to_list()])
+    used = _by_host(used, {rank: index[name] for rank, name in hosts.items()})
+    host = used.get_column("host").to_numpy().astype(np.int64)
     instance = used.get_column("instance").rank("dense").to_numpy().astype(np.int64) - 1
-    end = (used.get_column("start_ns") + used.get_column("dur_ns")).to_numpy()
+    end = used.get_column("end_ns").to_numpy()
     shortest = used.get_column("shortest").to_numpy().astype(np.float64)
     origin = int(np.median(end))
     time = (end - origin).astype(np.float64)
@@ -112,6 +118,14 @@ def _usable(members: pl.DataFrame) -> pl.DataFrame:
     return members.join(whole.select("instance", "shortest"), on="instance").sort("instance", "rank")
 
 
+def _by_host(used: pl.DataFrame, places: Mapping[int, int]) -> pl.DataFrame:
+    """One end a (instance, host): the median over its ranks, which share a clock."""
+    where = pl.DataFrame({"rank": list(places), "host": list(places.values())}, schema={"rank": used.schema["rank"], "host": pl.Int32})
+    end = (pl.col("start_ns") + pl.col("dur_ns")).alias("end_ns")
+    placed = used.select("instance", "rank", "shortest", end).join(where, on="rank")
+    return placed.group_by("instance", "host").agg(pl.col("end_ns").median().cast(pl.Int64), pl.col("shortest").first()).sort("instance", "host")
+
+
 def _solve(
     time: NDArray[np.float64],
     host: NDArray[np.int64],
@@ -127,27 +141,12 @@ def _solve(
     solution = np.zeros((hosts, 2))
     scale = float(np.abs(time).max()) or 1.0
     current = weight.copy()
+    found = np.zeros(2 * hosts if drift else hosts)
     for _ in range(_ROUNDS):
         total = np.bincount(instance, current)
         centre = np.bincount(instance, current * time) / total
-        y = time - centre[instance]
-        columns = [host, host] if drift else [host]
-        values = [np.ones(len(time)), centre[instance] / scale] if drift else [np.ones(len(time))]
-        size = hosts * len(columns)
-        matrix = np.zeros((size, size))
-        right = np.zeros(size)
-        instances = int(instance.max()) + 1
-        # Sum over instances of the block (I - w 1'/W): dense in hosts, linear in samples through per-instance sums.
-        sums = [np.zeros((instances, hosts)) for _ in columns]
-        for place, (column, value) in enumerate(zip(columns, values, strict=True)):
-            np.add.at(sums[place], (instance, column), current * value)
-            np.add.at(right, place * hosts + column, current * value * y)
-        for first, value_first in enumerate(values):
-            for second, value_second in enumerate(values):
-                block = np.diag(np.bincount(host, current * value_first * value_second, hosts))
-                block -= sums[first].T @ (sums[second] / total[:, None])
-                matrix[first * hosts : (first + 1) * hosts, second * hosts : (second + 1) * hosts] = block
-        found = np.linalg.lstsq(matrix + 1e-12 * np.trace(matrix) / size * np.eye(size), right, rcond=None)[0]
+        system = _System(host, instance, current, total, centre / scale if drift else None, hosts)
+        found = system.dense(time - centre[instance]) if hosts <= _DENSE_HOSTS else system.iterate(time - centre[instance], found)
         solution[:, 0] = found[:hosts] - found[:hosts][reference]
         if drift:
             solution[:, 1] = (found[hosts:] - found[hosts:][reference]) / scale
@@ -156,6 +155,65 @@ def _solve(
         standard = np.abs(rest * np.sqrt(weight)) / sigma
         current = weight * np.where(standard <= _HUBER, 1.0, _HUBER / np.maximum(standard, 1e-12))
     return solution
+
+
+class _System:
+    """Normal equations of one round: the block (I - w 1'/W) of every instance, summed; unknowns offset and drift by host."""
+
+    def __init__(
+        self, host: NDArray[np.int64], instance: NDArray[np.int64], weight: NDArray[np.float64], total: NDArray[np.float64],
+        slope: NDArray[np.float64] | None, hosts: int,
+    ) -> None:  # fmt: skip
+        self.host, self.instance, self.weight, self.total, self.hosts = host, instance, weight, total, hosts
+        self.slope = None if slope is None else slope[instance]
+
+    def _gather(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Transposed design: sums of one value a sample by unknown."""
+        weighted = self.weight * values
+        parts = [np.bincount(self.host, weighted, self.hosts)]
+        if self.slope is not None:
+            parts.append(np.bincount(self.host, weighted * self.slope, self.hosts))
+        return np.concatenate(parts)
+
+    def apply(self, unknown: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The matrix times a vector, linear in the samples."""
+        value = unknown[self.host]
+        if self.slope is not None:
+            value = value + unknown[self.hosts + self.host] * self.slope
+        mean = np.bincount(self.instance, self.weight * value) / self.total
+        return self._gather(value - mean[self.instance])
+
+    def dense(self, y: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Least squares on the whole matrix: exact, for few hosts."""
+        size = len(self._gather(y))
+        matrix = np.stack([self.apply(column) for column in np.eye(size)], axis=1)
+        ridge = 1e-12 * float(np.trace(matrix)) / size
+        found: NDArray[np.float64] = np.linalg.lstsq(matrix + ridge * np.eye(size), self._gather(y), rcond=None)[0]
+        return found
+
+    def iterate(self, y: NDArray[np.float64], start: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Conjugate gradients with the diagonal as preconditioner, from the last round's answer."""
+        diagonal = self._gather(np.ones(len(y)))
+        if self.slope is not None:
+            diagonal[self.hosts :] = np.bincount(self.host, self.weight * self.slope**2, self.hosts)
+        scale = 1.0 / np.maximum(diagonal, 1e-12 * float(diagonal.max(initial=1.0)))
+        right = self._gather(y)
+        found = start.copy()
+        rest = right - self.apply(found)
+        towards = scale * rest
+        direction, product = towards.copy(), float(rest @ towards)
+        limit = _TOLERANCE**2 * max(float(right @ (scale * right)), 1e-300)
+        for _ in range(_ITERATIONS):
+            if product <= limit:
+                break
+            image = self.apply(direction)
+            step = product / float(direction @ image)
+            found += step * direction
+            rest -= step * image
+            towards = scale * rest
+            before, product = product, float(rest @ towards)
+            direction = towards + product / before * direction
+        return found
 
 
 def _residuals(

@@ -59,14 +59,17 @@ def divide_exposed(breakdown: pl.DataFrame, calls: pl.DataFrame, members: pl.Dat
         pl.when(pl.col("control")).then(pl.col("dur_ns")).otherwise(pl.col("wait_ns").fill_null(0)).alias("wait_ns"),
         (pl.col("certain").fill_null(value=False) | pl.col("control")).alias("certain"),
     )
-    certain = _owned_transfer(joined.filter(pl.col("certain")), "transfer")
-    bound = _owned_transfer(joined, "bound")
+    sure = joined.filter(pl.col("certain"))
+    certain = _owned_transfer(sure, "transfer")
+    bound = certain.rename({"transfer": "bound"}) if len(sure) == len(joined) else _owned_transfer(joined, "bound")
     unknown = (
         joined.filter(~pl.col("certain")).group_by("rank", "step").agg(pl.col("exposed_ns").sum().alias("unknown_ns"))
     )
     rows = breakdown
-    launched = joined.with_columns(_whole_late().alias("exposed_from_ns"))
-    blocking = _owned_transfer(launched.filter(pl.col("certain")), "blocking")
+    if joined.get_column("exposed_late_ns").null_count() == len(joined):
+        blocking = certain.rename({"transfer": "blocking"})
+    else:
+        blocking = _owned_transfer(sure.with_columns(_whole_late().alias("exposed_from_ns")), "blocking")
     late = _owned_late(joined)
     for part in (certain, bound, unknown, blocking, late):
         rows = rows.join(part, on=["rank", "step"], how="left")
@@ -157,16 +160,42 @@ def _transfer_ns(pieces: pl.DataFrame, owners: int) -> NDArray[np.int64]:
     high = np.maximum(pieces.get_column("exposed_to_ns").to_numpy(), low)
     start, owner = pieces.get_column("start_ns").to_numpy(), pieces.get_column("owner").to_numpy().astype(np.int64)
     send = pieces.get_column("send").to_numpy()
+    apart, tangled = _apart(start + low, start + high, owner, send, owners)
+    if not tangled.any():
+        return apart
+    mine = tangled[owner]
+    return np.where(tangled, _tangled_ns(pieces.filter(pl.Series(mine)), low[mine], high[mine], owners), apart)
+
+
+def _apart(
+    low: NDArray[np.int64], high: NDArray[np.int64], owner: NDArray[np.int64], send: NDArray[np.bool_], owners: int
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Lengths where the pieces of an owner lie apart, and which owners have overlapping pieces or sends."""
+    total = np.bincount(owner, high - low, owners).astype(np.int64)
+    order = np.lexsort((low, owner))
+    place = owner[order]
+    together = (place[1:] == place[:-1]) & (low[order][1:] < high[order][:-1])
+    tangled = np.zeros(owners, bool)
+    tangled[place[1:][together]] = True
+    tangled[owner[send]] = True
+    return total, tangled
+
+
+def _tangled_ns(pieces: pl.DataFrame, low: NDArray[np.int64], high: NDArray[np.int64], owners: int) -> NDArray[np.int64]:
+    """Union of overlapping pieces; of sends only what lies beside everything that is waited for."""
+    start, owner = pieces.get_column("start_ns").to_numpy(), pieces.get_column("owner").to_numpy().astype(np.int64)
+    send = pieces.get_column("send").to_numpy()
     waited = ~send
     first = pieces.get_column("exposed_from_ns").to_numpy()[waited]
     last = pieces.get_column("exposed_to_ns").to_numpy()[waited]
-    own = split(
-        (start + low)[waited], (start + high)[waited], np.full(int(waited.sum()), COMM, np.int8), owner[waited], owners
-    ).comm_ns
+    count = int(waited.sum())
+    own = split((start + low)[waited], (start + high)[waited], np.full(count, COMM, np.int8), owner[waited], owners).comm_ns
+    if not send.any():
+        return own
     beside = split(
         np.concatenate(((start[waited] + first), (start + low)[send])),
         np.concatenate(((start[waited] + last), (start + high)[send])),
-        np.concatenate((np.full(int(waited.sum()), COMPUTE, np.int8), np.full(int(send.sum()), COMM, np.int8))),
+        np.concatenate((np.full(count, COMPUTE, np.int8), np.full(int(send.sum()), COMM, np.int8))),
         np.concatenate((owner[waited], owner[send])),
         owners,
     ).exposed_comm_ns

@@ -75,16 +75,15 @@ def match_calls(
 
 
 def _token() -> pl.Expr:
+    """A number for what all members must agree on."""
     size = pl.when(pl.col("collective").is_in(list(_UNEVEN))).then(None).otherwise(pl.col("msg_bytes"))
-    return pl.concat_str(
-        pl.col("collective"), pl.col("dtype").fill_null("?"), size.cast(pl.String).fill_null("?"), separator="|"
-    )  # fmt: skip
+    return pl.struct(pl.col("collective"), pl.col("dtype"), size.alias("size")).hash(0)
 
 
 def _keyed_collectives(calls: pl.DataFrame) -> pl.DataFrame:
     """Key and method of every collective call."""
     if calls.is_empty():
-        return calls.with_columns(key=pl.lit(""), match_method=pl.lit(""))
+        return calls.with_columns(key=pl.lit(0, pl.UInt64), match_method=pl.lit(""))
     by_group = calls.group_by("group_id").agg(
         pl.col("seq").is_not_null().all().alias("has_seq"),
         (pl.col("step").is_not_null().mean() >= 0.5).alias("has_step"),
@@ -95,34 +94,44 @@ def _keyed_collectives(calls: pl.DataFrame) -> pl.DataFrame:
     order = calls.filter(~pl.col("has_seq") & ~pl.col("has_step"))
     parts = []
     if not with_seq.is_empty():
-        # A number that comes twice on a rank was counted per step; else steps, which ranks may cut apart, stay out of it.
-        again = (
-            with_seq.group_by("group_id", "rank", "seq")
-            .len()
-            .group_by("group_id")
-            .agg((pl.col("len") > 1).any().alias("again"))
-        )
-        with_seq = (
-            with_seq.join(again, on="group_id")
-            .with_columns(pl.when(pl.col("again")).then(pl.col("step")).alias("within"))
-            .drop("again")
-        )
-        nth = pl.int_range(pl.len()).over("group_id", "rank", "within", "seq", order_by="start_ns")
-        parts.append(
-            _with_key(with_seq.with_columns(nth=nth), "seq", ("group_id", "within", "seq", "nth")).drop("within")
-        )
+        parts.append(_with_numbers(with_seq))
     if not steps.is_empty():
-        nth = pl.int_range(pl.len()).over("group_id", "rank", "step", "token", order_by="start_ns")
-        parts.append(_with_key(steps.with_columns(nth=nth), "order", ("group_id", "step", "token", "nth")))
+        placed = _with_position(steps, ["group_id", "rank", "step", "token"])
+        parts.append(_with_key(placed, "order", ("group_id", "step", "token", "nth")))
     for _, group in order.group_by("group_id", maintain_order=True):
         parts.append(_with_key(_shifted(group), "order", ("group_id", "nth")))
     return pl.concat(parts, how="diagonal_relaxed").drop("has_seq", "has_step", "nth")
 
 
+def _with_numbers(calls: pl.DataFrame) -> pl.DataFrame:
+    """Keys from sequence numbers. One that comes twice on a rank was counted per step; else steps, which ranks may cut
+    apart, stay out of it.
+    """
+    once = calls.select(pl.struct("group_id", "rank", "seq").hash(0).alias("number"))
+    if once.get_column("number").n_unique() == len(calls):
+        return _with_key(calls.with_columns(nth=pl.lit(0, pl.Int64)), "seq", ("group_id", "seq"))
+    again = (
+        calls.group_by("group_id", "rank", "seq").len()
+        .group_by("group_id").agg((pl.col("len") > 1).any().alias("again"))
+    )  # fmt: skip
+    within = pl.when(pl.col("again")).then(pl.col("step")).alias("within")
+    placed = _with_position(calls.join(again, on="group_id").with_columns(within), ["group_id", "rank", "within", "seq"])
+    return _with_key(placed, "seq", ("group_id", "within", "seq", "nth")).drop("within", "again")
+
+
+def _with_position(calls: pl.DataFrame, columns: list[str]) -> pl.DataFrame:
+    """``nth``: how many equal calls come before it in time."""
+    ordered = calls.sort(*columns, "start_ns")
+    mark = ordered.select(pl.struct(columns).hash(0).alias("mark")).get_column("mark").to_numpy()
+    new = np.concatenate(([True], mark[1:] != mark[:-1])) if len(mark) else np.zeros(0, bool)
+    place = np.arange(len(mark))
+    nth = place - np.maximum.accumulate(np.where(new, place, 0))
+    return ordered.with_columns(pl.Series("nth", nth))
+
+
 def _with_key(calls: pl.DataFrame, method: str, columns: tuple[str, ...]) -> pl.DataFrame:
-    parts = [pl.col(column).cast(pl.String).fill_null("-") for column in columns]
     return calls.with_columns(
-        pl.concat_str(pl.lit(method), *parts, separator="/").alias("key"), pl.lit(method).alias("match_method")
+        pl.struct(pl.lit(method).alias("method"), *columns).hash(0).alias("key"), pl.lit(method).alias("match_method")
     )
 
 
@@ -184,7 +193,7 @@ def _keyed_p2p(calls: pl.DataFrame) -> pl.DataFrame:
     """Sends with their receives: the n-th in that direction in a step, or by order where steps are unknown."""
     usable = calls.filter(pl.col("peer").is_not_null() & pl.col("collective").is_in(["send", "recv"]))
     if usable.is_empty():
-        return usable.with_columns(key=pl.lit(""), match_method=pl.lit(""), size=pl.lit(2, pl.Int32)).clear()
+        return usable.with_columns(key=pl.lit(0, pl.UInt64), match_method=pl.lit(""), size=pl.lit(2, pl.Int32)).clear()
     sender = pl.when(pl.col("collective") == "send").then(pl.col("rank")).otherwise(pl.col("peer"))
     receiver = pl.when(pl.col("collective") == "send").then(pl.col("peer")).otherwise(pl.col("rank"))
     usable = usable.with_columns(sender.alias("src"), receiver.alias("dst"), pl.lit(2, pl.Int32).alias("size"))
@@ -209,11 +218,11 @@ def _infer_groups(
         return _p2p_world(calls, groups, hosts, world)
     rows = list(groups.iter_rows(named=True))
     known = {row["group_id"] for row in rows}
-    assigned: dict[tuple[int, str], int] = {}
+    assigned: dict[tuple[int, int], int] = {}
     lists = {ranks for rank in world for ranks in candidates(rank, config, world)}
     ends = open_calls.with_columns((pl.col("start_ns") + pl.col("dur_ns")).alias("end_ns")).sort("rank", "start_ns")
     series = {
-        (int(rank), str(token)): part.get_column("end_ns").to_numpy()  # type: ignore[call-overload]
+        (int(rank), int(token)): part.get_column("end_ns").to_numpy()  # type: ignore[call-overload]
         for (rank, token), part in ends.group_by("rank", "token", maintain_order=True)
     }
     for token in sorted({token for _, token in series}):
@@ -234,7 +243,7 @@ def _infer_groups(
             "token": [token for _, token in assigned],
             "inferred": list(assigned.values()),
         },
-        schema={"rank": pl.Int32, "token": pl.String, "inferred": pl.Int64},
+        schema={"rank": pl.Int32, "token": pl.UInt64, "inferred": pl.Int64},
     )
     calls = calls.join(table, on=["rank", "token"], how="left")
     chosen = pl.when(pl.col("is_p2p")).then(pl.col("group_id")).otherwise(pl.coalesce("group_id", "inferred"))
@@ -258,7 +267,7 @@ def _p2p_world(
     return calls, groups
 
 
-def _unsteadiness(series: Mapping[tuple[int, str], NDArray[np.int64]], token: str, members: Sequence[int]) -> float:
+def _unsteadiness(series: Mapping[tuple[int, int], NDArray[np.int64]], token: int, members: Sequence[int]) -> float:
     """Median over the members of the spread of their end times against the first member's; infinite when counts differ."""
     columns = [series.get((rank, token)) for rank in members]
     if any(column is None for column in columns):

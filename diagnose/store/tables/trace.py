@@ -90,7 +90,7 @@ KERNEL_STAT = Table(
     step      | BIGINT  | -     | Step, null when outside any step.
     class     | VARCHAR | -     | compute, comm, memcpy, memset or cpu_op.
     name      | VARCHAR | -     | Name as traced.
-    signature | BIGINT  | -     | Hash of name, grid and block: the same work on every rank.
+    signature | BIGINT  | -     | Hash of name, grid and block (CPU operators: name and input shapes): the same work on every rank.
     count     | BIGINT  | count | Executions.
     total_ns  | BIGINT  | ns    | Sum of durations.
     median_ns | BIGINT  | ns    | Median duration.
