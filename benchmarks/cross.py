@@ -28,7 +28,11 @@ PER_HOST = 8
 STEP_NS = 400_000_000
 GAP_NS = 3_000_000
 EPOCH_NS = 1_773_306_000 * 10**9
-KINDS = (("shard", "all_gather", 64_000_000), ("shard", "reduce_scatter", 64_000_000), ("replicate", "all_reduce", 2_000_000))
+KINDS = (
+    ("shard", "all_gather", 64_000_000),
+    ("shard", "reduce_scatter", 64_000_000),
+    ("replicate", "all_reduce", 2_000_000),
+)
 
 
 def groups(ranks: int) -> dict[str, np.ndarray]:
@@ -59,10 +63,14 @@ def calls(ranks: int, steps: int, instances: int, slow: int, rng: np.random.Gene
     return pl.concat(parts)
 
 
-def _rows(step: int, number: int, dimension: str, kind: str, size: int, members: int, start: np.ndarray, end: np.ndarray) -> pl.DataFrame:
+def _rows(
+    step: int, number: int, dimension: str, kind: str, size: int, members: int, start: np.ndarray, end: np.ndarray
+) -> pl.DataFrame:
     count = len(start)
     length = np.rint(end - start).astype(np.int64)
-    frame = pl.DataFrame({"rank": np.arange(count, dtype=np.int32), "start_ns": np.rint(start).astype(np.int64), "dur_ns": length})
+    frame = pl.DataFrame(
+        {"rank": np.arange(count, dtype=np.int32), "start_ns": np.rint(start).astype(np.int64), "dur_ns": length}
+    )
     return frame.with_columns(
         pl.lit(step, pl.Int64).alias("step"), pl.lit(7, pl.Int64).alias("stream"), pl.col("start_ns").alias("issue_ns"), pl.col("dur_ns").alias("exposed_ns"),
         pl.lit(step * 1000 + number, pl.Int64).alias("call"), pl.lit(kind).alias("collective"), pl.lit(dimension).alias("group_name"),
@@ -102,8 +110,24 @@ def fill(writer: StoreWriter, ranks: int, steps: int, instances: int) -> list[Me
     hosts = [f"node{rank // PER_HOST:05d}" for rank in range(ranks)]
     mesh = {name: [tuple(row) for row in members.tolist()] for name, members in groups(ranks).items()}
     of = {name: {rank: row for row in rows for rank in row} for name, rows in mesh.items()}
-    writer.insert("rank", pl.DataFrame({"rank": np.arange(ranks, dtype=np.int32), "host": hosts, "device_name": "GPU", "has_device_work": True}))
-    writer.insert("run", pl.DataFrame({"name": ["synthetic"], "world_size": [ranks], "backend": ["nccl"], "step_source": ["ProfilerStep"], "schema_version": [1]}))
+    writer.insert(
+        "rank",
+        pl.DataFrame(
+            {"rank": np.arange(ranks, dtype=np.int32), "host": hosts, "device_name": "GPU", "has_device_work": True}
+        ),
+    )
+    writer.insert(
+        "run",
+        pl.DataFrame(
+            {
+                "name": ["synthetic"],
+                "world_size": [ranks],
+                "backend": ["nccl"],
+                "step_source": ["ProfilerStep"],
+                "schema_version": [1],
+            }
+        ),
+    )
     return [
         Member(rank, SourceResult(path=f"rank{rank}", kind="kineto", size_bytes=1, status="ok", identity=Identity(rank=rank, host=hosts[rank]),
                                   trace=TraceInfo(backend="nccl", devices=("GPU",), groups=tuple(Group(name, name, of[name][rank], len(of[name][rank])) for name in of),
@@ -135,13 +159,17 @@ def main() -> int:
         else:
             analyse_across(writer, members, Config())
         took, busy = time.perf_counter() - started, time.process_time() - busy
-        slow = writer.query("SELECT rank, round(slowdown_ratio, 3) AS slower, cause FROM rank_work WHERE verdict = 'persistent'").rows()
+        slow = writer.query(
+            "SELECT rank, round(slowdown_ratio, 3) AS slower, cause FROM rank_work WHERE verdict = 'persistent'"
+        ).rows()
         matched = writer.query("SELECT count(*), avg((seen = members)::INT) FROM collective").row(0)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
     rows = chosen.ranks * chosen.steps * chosen.instances
     print("| ranks | steps | collectives a step | rows | analysis | processor time | peak memory | made in |")
     print("|---|---|---|---|---|---|---|---|")
-    print(f"| {chosen.ranks} | {chosen.steps} | {chosen.instances} | {rows / 1e6:.1f} M | {took:.1f} s | {busy:.1f} s | {peak:.1f} GB (tables made with {before:.1f} GB) | {made:.1f} s |")
+    print(
+        f"| {chosen.ranks} | {chosen.steps} | {chosen.instances} | {rows / 1e6:.1f} M | {took:.1f} s | {busy:.1f} s | {peak:.1f} GB (tables made with {before:.1f} GB) | {made:.1f} s |"
+    )
     print(f"\nslow: {slow}; collectives {matched[0]}, complete {matched[1]:.3f}")
     return 0
 

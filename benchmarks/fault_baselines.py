@@ -21,7 +21,9 @@ def baselines(tables: Tables) -> dict[str, list[int]]:
     waits = tables.query("SELECT * FROM who_waits ORDER BY rank")
     result: dict[str, list[int]] = {"most often last": [], "least total wait": [], "late start": [], "score 0.75": []}
     if len(waits):
-        result["most often last"] = waits.sort("last_ratio", "rank", descending=[True, False]).get_column("rank").head(1).to_list()
+        result["most often last"] = (
+            waits.sort("last_ratio", "rank", descending=[True, False]).get_column("rank").head(1).to_list()
+        )
         result["least total wait"] = waits.sort("wait_ns", "rank").get_column("rank").head(1).to_list()
     late = tables.query(
         "SELECT rank, avg(late) AS late FROM (SELECT r.rank, c.start_ns - min(c.start_ns) OVER (PARTITION BY r.instance) AS late "
@@ -40,5 +42,9 @@ def _scores(tables: Tables) -> list[int]:
     if stats.is_empty():
         return []
     best = stats.with_columns((pl.col("mid").min().over("signature") / pl.col("mid")).alias("score"))
-    score = best.group_by("rank").agg(((pl.col("score") * pl.col("total")).sum() / pl.col("total").sum()).alias("score")).sort("rank")
+    score = (
+        best.group_by("rank")
+        .agg(((pl.col("score") * pl.col("total")).sum() / pl.col("total").sum()).alias("score"))
+        .sort("rank")
+    )
     return score.filter(pl.col("score") < NVRX_SCORE).get_column("rank").to_list()

@@ -58,7 +58,9 @@ def _straggler(*factors: float, place: Callable[[np.random.Generator, int], dict
     return draw
 
 
-def _plain(parameters: Callable[[np.random.Generator], dict[str, float]] | None = None, *sizes: int, **job: object) -> Draw:
+def _plain(
+    parameters: Callable[[np.random.Generator], dict[str, float]] | None = None, *sizes: int, **job: object
+) -> Draw:
     def draw(rng: np.random.Generator) -> tuple[dict[str, float], dict[str, object]]:
         base = _data_parallel(rng, *sizes)
         return (parameters(rng) if parameters else {}), base | job
@@ -66,7 +68,9 @@ def _plain(parameters: Callable[[np.random.Generator], dict[str, float]] | None 
     return draw
 
 
-def _fixed(parameters: Callable[[np.random.Generator], dict[str, float]] | None = None, *sizes: int, **job: object) -> Draw:
+def _fixed(
+    parameters: Callable[[np.random.Generator], dict[str, float]] | None = None, *sizes: int, **job: object
+) -> Draw:
     """The scenario's own layout; only size and parameters vary."""
 
     def draw(rng: np.random.Generator) -> tuple[dict[str, float], dict[str, object]]:
@@ -76,7 +80,12 @@ def _fixed(parameters: Callable[[np.random.Generator], dict[str, float]] | None 
     return draw
 
 
-def _placed(parameters: Callable[[np.random.Generator], dict[str, float]], place: Callable[[np.random.Generator, int], dict[str, float]], *sizes: int, **job: object) -> Draw:
+def _placed(
+    parameters: Callable[[np.random.Generator], dict[str, float]],
+    place: Callable[[np.random.Generator, int], dict[str, float]],
+    *sizes: int,
+    **job: object,
+) -> Draw:
     def draw(rng: np.random.Generator) -> tuple[dict[str, float], dict[str, object]]:
         ranks = int(_pick(rng, *sizes))
         return parameters(rng) | place(rng, ranks), {"steps": 20, "ranks": ranks} | job

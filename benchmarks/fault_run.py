@@ -14,7 +14,6 @@ sys.path.insert(0, str(Path(__file__).parent))
 from fault_baselines import baselines
 from simulated import store_run
 
-from diagnose.analysis.summary import JobSummary
 from diagnose.config import Config
 from diagnose.findings.evaluate import evaluate
 from diagnose.store.reader import Store
@@ -29,9 +28,10 @@ from simulator.truth import answer
 
 if TYPE_CHECKING:
     from fault_cases import Case
-
-    from diagnose.findings.facts import Tables
     from simulator.simulation import Run
+
+    from diagnose.analysis.summary import JobSummary
+    from diagnose.findings.facts import Tables
 
 _LARGE_BYTES = 8_000_000
 
@@ -58,7 +58,9 @@ def record(case: Case, store: Path | None = None) -> dict[str, Any]:
             said["baselines"] = baselines(tables)
             said["clock_error_ns"] = _clock_errors(tables, run)
             said["bandwidth"] = _bandwidths(tables, run)
-            said["labels"] = dict(tables.query("SELECT label, count(DISTINCT step) FROM step GROUP BY label ORDER BY label").iter_rows())
+            said["labels"] = dict(
+                tables.query("SELECT label, count(DISTINCT step) FROM step GROUP BY label ORDER BY label").iter_rows()
+            )
     said["step_ns"] = _step_ns(result.job)
     return {"group": case.group, "scenario": case.scenario, "seed": case.seed, "parameters": case.parameters,
             "job": {name: value for name, value in case.job.items() if name != "model"}, "true": _true(run) | _means(case, run), "said": said}  # fmt: skip
@@ -134,7 +136,14 @@ def _bandwidths(tables: Tables, run: Run) -> list[dict[str, Any]]:
         tier = {"intra-leaf": "inside", "cross-leaf": "across"}.get(row["tier"], row["tier"])
         rates = true.get((tier, row["collective"], row["group_size"]), [])
         if rates and row["busbw_bytes_per_s"] and max(rates) < 1.05 * min(rates):
-            found.append({"kind": row["collective"], "tier": row["tier"], "found": row["busbw_bytes_per_s"], "true": float(np.median(rates))})
+            found.append(
+                {
+                    "kind": row["collective"],
+                    "tier": row["tier"],
+                    "found": row["busbw_bytes_per_s"],
+                    "true": float(np.median(rates)),
+                }
+            )
     return found
 
 
@@ -146,14 +155,22 @@ def _true_bandwidths(run: Run) -> dict[tuple[str, str, int], list[float]]:
     rates: dict[tuple[str, str, int], list[float]] = {}
     for stage in range(job.pp):
         for op in program(job, stage):
-            if not isinstance(op, Collective) or op.collective not in names or op.nelems * DTYPE_BYTES[op.dtype] < _LARGE_BYTES:
+            if (
+                not isinstance(op, Collective)
+                or op.collective not in names
+                or op.nelems * DTYPE_BYTES[op.dtype] < _LARGE_BYTES
+            ):
                 continue
             groups = topology.groups(op.group, stage)
             if groups.size == 1:
                 continue
             speed = topology.bandwidth(groups, given.nic[:, step], given.nvlink[:, step], op.collective)
             for place, value in enumerate(speed):
-                tiers = ("intra-node",) if groups.hosts == 1 else ("inter-node", "across" if groups.crosses[place] else "inside")
+                tiers = (
+                    ("intra-node",)
+                    if groups.hosts == 1
+                    else ("inter-node", "across" if groups.crosses[place] else "inside")
+                )
                 for tier in tiers:
                     rates.setdefault((tier, names[op.collective], groups.size), []).append(float(value))
     return rates

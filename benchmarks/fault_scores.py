@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
 
 Record = dict[str, Any]
 LOUD = ("warning", "critical")
@@ -50,22 +52,36 @@ def persistent_ranks(record: Record) -> set[int]:
     """Ranks that are at fault themselves, all the time, and whose fault is in their own work."""
     missing = set(record["true"]["missing"])
     return {
-        rank for fault in record["true"]["faults"] if fault["cause"] in RANK_CAUSES and fault["persistence"] == "persistent" for rank in fault["ranks"]
+        rank
+        for fault in record["true"]["faults"]
+        if fault["cause"] in RANK_CAUSES and fault["persistence"] == "persistent"
+        for rank in fault["ranks"]
     } - missing
 
 
 def named_ranks(record: Record) -> set[int]:
     """Ranks that findings about persistent slowness of local work name, however dear."""
-    return {rank for item in record["said"]["findings"] if item["cause"] in RANK_CAUSES and item["persistence"] == "persistent" for rank in item["ranks"]}
+    return {
+        rank
+        for item in record["said"]["findings"]
+        if item["cause"] in RANK_CAUSES and item["persistence"] == "persistent"
+        for rank in item["ranks"]
+    }
 
 
 def rank_scores(records: Iterable[Record], names: Callable[[Record], set[int]]) -> tuple[int, int, int]:
     """True positives, false positives, false negatives over ranks."""
     right = wrong = missed = 0
     for record in records:
-        true = {rank for fault in record["true"]["faults"] if fault["cause"] in RANK_CAUSES for rank in fault["ranks"]} - set(record["true"]["missing"])
+        true = {
+            rank for fault in record["true"]["faults"] if fault["cause"] in RANK_CAUSES for rank in fault["ranks"]
+        } - set(record["true"]["missing"])
         said = names(record)
-        right, wrong, missed = right + len(true & said), wrong + len(said - true), missed + len(persistent_ranks(record) - said)
+        right, wrong, missed = (
+            right + len(true & said),
+            wrong + len(said - true),
+            missed + len(persistent_ranks(record) - said),
+        )
     return right, wrong, missed
 
 
@@ -85,7 +101,13 @@ def causes(record: Record) -> list[tuple[str, str]]:
             continue
         items = [item for item in record["said"]["findings"] if item["severity"] in LOUD or fault["cause"] in info]
         right = any(
-            item["cause"] == fault["cause"] and (not fault["ranks"] or not fault["hosts"] or set(item["ranks"]) & set(fault["ranks"]) or set(item["hosts"]) & set(fault["hosts"]))
+            item["cause"] == fault["cause"]
+            and (
+                not fault["ranks"]
+                or not fault["hosts"]
+                or set(item["ranks"]) & set(fault["ranks"])
+                or set(item["hosts"]) & set(fault["hosts"])
+            )
             for item in items
         )
         found.append((fault["cause"], fault["cause"] if right else items[0]["cause"] if items else "nothing"))
@@ -103,13 +125,19 @@ def confusion(records: Iterable[Record]) -> tuple[Counter[tuple[str, str]], int,
 
 def located(record: Record) -> tuple[bool, bool, int] | None:
     """For a slow or lossy link: whether the best suspect is right, whether the ambiguity set holds it, its size."""
-    faults = [fault for fault in record["true"]["faults"] if fault["cause"] in ("nic_slow", "link_errors", "intra_node_link")]
+    faults = [
+        fault for fault in record["true"]["faults"] if fault["cause"] in ("nic_slow", "link_errors", "intra_node_link")
+    ]
     if not faults:
         return None
     hosts = {host for fault in faults for host in fault["hosts"]}
     suspects = [item for item in record["said"]["suspects"] if item["score"] > 0]
     near = [item for item in suspects if item["ambiguous"]] or suspects[:1]
-    return bool(suspects) and suspects[0]["host"] in hosts, any(item["host"] in hosts for item in near), len({item["host"] for item in near})
+    return (
+        bool(suspects) and suspects[0]["host"] in hosts,
+        any(item["host"] in hosts for item in near),
+        len({item["host"] for item in near}),
+    )
 
 
 def quantile(values: list[float], share: float) -> float:
@@ -123,8 +151,19 @@ def what_if_errors(records: Iterable[Record]) -> list[float]:
     errors = []
     for record in records:
         kinds = {fault["cause"] for fault in record["true"]["faults"]}
-        name = "no_gc" if kinds == {"gc_pause"} else "no_input_stall" if kinds == {"input_stall"} else "straggler_removed"
-        if not kinds or not kinds <= {"gpu_slow", "gpu_memory_slow", "host_slow", "input_stall", "gc_pause", "allocator", "mixed_hardware", "data_quality"}:
+        name = (
+            "no_gc" if kinds == {"gc_pause"} else "no_input_stall" if kinds == {"input_stall"} else "straggler_removed"
+        )
+        if not kinds or not kinds <= {
+            "gpu_slow",
+            "gpu_memory_slow",
+            "host_slow",
+            "input_stall",
+            "gc_pause",
+            "allocator",
+            "mixed_hardware",
+            "data_quality",
+        }:
             continue
         said, true = record["said"]["what_if"], record["true"]
         if name in said and record["said"]["step_ns"] and effect(record) >= SMALL_EFFECT:

@@ -61,32 +61,73 @@ def run(chosen: argparse.Namespace) -> list[fs.Record]:
 def report(records: list[fs.Record]) -> str:
     """The tables as Markdown."""
     faulty = [item for item in records if not fs.healthy(item)]
-    large = [item for item in faulty if fs.effect(item) >= fs.SMALL_EFFECT or item["scenario"] in ("checkpoint", "warm_up")]
-    strong = [item for item in records if fs.healthy(item) or (fs.persistent_ranks(item) and fs.effect(item) >= fs.SMALL_EFFECT)]
-    lines = [f"{len(records)} runs, {len(records) - len(faulty)} without a fault, {len(faulty) - len(large)} with a fault that lengthens the step by less than {fs.SMALL_EFFECT:.0%}.", ""]
-    lines += ["| rule | precision of ranks | recall of ranks | F1 |", "|---|---|---|---|", f"| this analysis | {fs.f1(*fs.rank_scores(strong, fs.named_ranks))} |"]
-    lines += [f"| {name} | {fs.f1(*fs.rank_scores(strong, lambda item, name=name: set(item['said']['baselines'][name])))} |" for name in fs.BASELINES]
+    large = [
+        item for item in faulty if fs.effect(item) >= fs.SMALL_EFFECT or item["scenario"] in ("checkpoint", "warm_up")
+    ]
+    strong = [
+        item
+        for item in records
+        if fs.healthy(item) or (fs.persistent_ranks(item) and fs.effect(item) >= fs.SMALL_EFFECT)
+    ]
+    lines = [
+        f"{len(records)} runs, {len(records) - len(faulty)} without a fault, {len(faulty) - len(large)} with a fault that lengthens the step by less than {fs.SMALL_EFFECT:.0%}.",
+        "",
+    ]
+    lines += [
+        "| rule | precision of ranks | recall of ranks | F1 |",
+        "|---|---|---|---|",
+        f"| this analysis | {fs.f1(*fs.rank_scores(strong, fs.named_ranks))} |",
+    ]
+    lines += [
+        f"| {name} | {fs.f1(*fs.rank_scores(strong, lambda item, name=name: set(item['said']['baselines'][name])))} |"
+        for name in fs.BASELINES
+    ]
     quiet = [item for item in records if fs.healthy(item)]
-    flagged = [item for item in quiet if any(one["severity"] in fs.LOUD and (one["ranks"] or one["hosts"]) for one in item["said"]["findings"])]
+    flagged = [
+        item
+        for item in quiet
+        if any(one["severity"] in fs.LOUD and (one["ranks"] or one["hosts"]) for one in item["said"]["findings"])
+    ]
     counts, right, total = fs.confusion(large)
     bound = [item for item in records if item["true"]["expected"]["network_bound"] is not None]
     no = [item for item in bound if item["true"]["expected"]["network_bound"] is False]
     yes = [item for item in bound if item["true"]["expected"]["network_bound"] is True]
-    lines += ["", "| measure | value |", "|---|---|", f"| runs without a fault in which a rank or host is blamed | {fs.shown(len(flagged), len(quiet))} |"]
+    lines += [
+        "",
+        "| measure | value |",
+        "|---|---|",
+        f"| runs without a fault in which a rank or host is blamed | {fs.shown(len(flagged), len(quiet))} |",
+    ]
     lines += [f"| cause named, in the right place | {fs.shown(right, total)} |"]
-    lines += [f"| network is not the bottleneck, and said so | {fs.shown(sum(item['said']['network_bound'] is False for item in no), len(no))} |"]
-    lines += [f"| network is the bottleneck, and said so | {fs.shown(sum(item['said']['network_bound'] is True for item in yes), len(yes))} |"]
+    lines += [
+        f"| network is not the bottleneck, and said so | {fs.shown(sum(item['said']['network_bound'] is False for item in no), len(no))} |"
+    ]
+    lines += [
+        f"| network is the bottleneck, and said so | {fs.shown(sum(item['said']['network_bound'] is True for item in yes), len(yes))} |"
+    ]
     found = [place for item in large if (place := fs.located(item)) is not None]
     lines += [f"| slow or lossy link: best suspect is right | {fs.shown(sum(item[0] for item in found), len(found))} |"]
-    lines += [f"| the same, in the ambiguity set | {fs.shown(sum(item[1] for item in found), len(found))}, {sum(item[2] for item in found) / max(len(found), 1):.1f} hosts |"]
+    lines += [
+        f"| the same, in the ambiguity set | {fs.shown(sum(item[1] for item in found), len(found))}, {sum(item[2] for item in found) / max(len(found), 1):.1f} hosts |"
+    ]
     speeds = [one["found"] / one["true"] - 1 for item in records for one in item["said"]["bandwidth"]]
     clocks = [one / 1e3 for item in records for one in item["said"]["clock_error_ns"]]
     gains = fs.what_if_errors(records)
-    lines += [f"| bandwidth error, median / p90 ({len(speeds)} classes of collectives) | {fs.quantile(speeds, 0.5):.1%} / {fs.quantile(speeds, 0.9):.1%} |"]
-    lines += [f"| clock error, median / p95 ({len(clocks)} hosts) | {fs.quantile(clocks, 0.5):.1f} / {fs.quantile(clocks, 0.95):.1f} us |"]
-    lines += [f"| what-if error, median / p90 ({len(gains)} runs) | {fs.quantile(gains, 0.5):.1%} / {fs.quantile(gains, 0.9):.1%} |"]
-    replays = [value - 1 for item in records if (value := item["said"]["stat"].get("replay_explained_ratio")) is not None]
-    lines += [f"| replay of the unmodified run, median / p90 | {fs.quantile(replays, 0.5):.2%} / {fs.quantile(replays, 0.9):.2%} |"]
+    lines += [
+        f"| bandwidth error, median / p90 ({len(speeds)} classes of collectives) | {fs.quantile(speeds, 0.5):.1%} / {fs.quantile(speeds, 0.9):.1%} |"
+    ]
+    lines += [
+        f"| clock error, median / p95 ({len(clocks)} hosts) | {fs.quantile(clocks, 0.5):.1f} / {fs.quantile(clocks, 0.95):.1f} us |"
+    ]
+    lines += [
+        f"| what-if error, median / p90 ({len(gains)} runs) | {fs.quantile(gains, 0.5):.1%} / {fs.quantile(gains, 0.9):.1%} |"
+    ]
+    replays = [
+        value - 1 for item in records if (value := item["said"]["stat"].get("replay_explained_ratio")) is not None
+    ]
+    lines += [
+        f"| replay of the unmodified run, median / p90 | {fs.quantile(replays, 0.5):.2%} / {fs.quantile(replays, 0.9):.2%} |"
+    ]
     lines += ["", "| true cause | said |", "|---|---|"]
     for true in sorted({key[0] for key in counts}):
         said = sorted(((count, name) for (one, name), count in counts.items() if one == true), reverse=True)
@@ -95,7 +136,10 @@ def report(records: list[fs.Record]) -> str:
 
 
 def _classes(records: list[fs.Record]) -> list[str]:
-    lines = ["| class | runs | cause right | ranks: right, wrong, missed | network verdict right | step longer by (median) |", "|---|---|---|---|---|---|"]
+    lines = [
+        "| class | runs | cause right | ranks: right, wrong, missed | network verdict right | step longer by (median) |",
+        "|---|---|---|---|---|---|",
+    ]
     for group, items in fs.by_group(records).items():
         pairs = [pair for item in items for pair in fs.causes(item)]
         right, wrong, missed = fs.rank_scores(items, fs.named_ranks)
@@ -103,7 +147,9 @@ def _classes(records: list[fs.Record]) -> list[str]:
         agreed = sum(item["said"]["network_bound"] is item["true"]["expected"]["network_bound"] for item in known)
         longer = sorted(fs.effect(item) for item in items)[len(items) // 2]
         cause = f"{sum(true == said for true, said in pairs)}/{len(pairs)}" if pairs else "-"
-        lines.append(f"| {group} | {len(items)} | {cause} | {right}, {wrong}, {missed} | {agreed}/{len(known)} | {longer:.0%} |")
+        lines.append(
+            f"| {group} | {len(items)} | {cause} | {right}, {wrong}, {missed} | {agreed}/{len(known)} | {longer:.0%} |"
+        )
     return lines
 
 

@@ -34,7 +34,9 @@ analysis = TraceAnalysis(trace_dir=sys.argv[1])
 analysis.get_temporal_breakdown(visualize=False)
 analysis.get_comm_comp_overlap(visualize=False)
 """
-FLOOR_CODE = "import sys, isal.igzip as g\nfor p in sys.argv[1:]:\n    f = g.open(p)\n    while f.read(1 << 20):\n        pass\n"
+FLOOR_CODE = (
+    "import sys, isal.igzip as g\nfor p in sys.argv[1:]:\n    f = g.open(p)\n    while f.read(1 << 20):\n        pass\n"
+)
 SAMPLE_S = 0.02
 
 
@@ -55,7 +57,11 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=3, help="runs of each; the fastest counts")
     parser.add_argument("--grow", type=float, metavar="GB", help="one trace of this size instead")
     arguments = parser.parse_args()
-    raw = gzip.decompress(arguments.trace.read_bytes()) if arguments.trace.suffix == ".gz" else arguments.trace.read_bytes()
+    raw = (
+        gzip.decompress(arguments.trace.read_bytes())
+        if arguments.trace.suffix == ".gz"
+        else arguments.trace.read_bytes()
+    )
     with tempfile.TemporaryDirectory() as scratch:
         if arguments.grow:
             grow(raw, arguments.grow, Path(scratch), arguments.repeat)
@@ -75,11 +81,17 @@ def compare(raw: bytes, arguments: argparse.Namespace, scratch: Path) -> None:
     size = len(raw) * arguments.ranks
     files = sorted(map(str, folder.glob("*.gz")))
     events = raw.count(b'"ph"') * arguments.ranks
-    print(f"{arguments.ranks} ranks, {size / 1e6:.0f} MB of JSON, {events:,} events, {os.cpu_count()} cores, best of {arguments.repeat}\n")
+    print(
+        f"{arguments.ranks} ranks, {size / 1e6:.0f} MB of JSON, {events:,} events, {os.cpu_count()} cores, best of {arguments.repeat}\n"
+    )
     results = {"decompression alone": best([sys.executable, "-c", FLOOR_CODE, *files], arguments.repeat)}
-    results["diagnose run"] = best([tool(), "run", str(folder), "-o", str(scratch / "r.duckdb"), "--force"], arguments.repeat)
+    results["diagnose run"] = best(
+        [tool(), "run", str(folder), "-o", str(scratch / "r.duckdb"), "--force"], arguments.repeat
+    )
     if arguments.hta:
-        results["HTA parse + breakdown + overlap"] = best([arguments.hta, "-c", HTA_CODE, str(folder)], arguments.repeat)
+        results["HTA parse + breakdown + overlap"] = best(
+            [arguments.hta, "-c", HTA_CODE, str(folder)], arguments.repeat
+        )
     ours = results["diagnose run"]
     print("| what | wall s | CPU s | peak memory MB | MB of JSON per core second | wall ratio | memory ratio |")
     print("|---|---|---|---|---|---|---|")
@@ -109,10 +121,16 @@ def grow(raw: bytes, gigabytes: float, scratch: Path, repeat: int) -> None:
                 handle.write(b",\n" if number else b"\n")
                 handle.write(shifted(body, number * span, number))
             handle.write(b"\n]" + raw[end + 1 :])
-        measured = best([tool(), "run", str(path), "-o", str(scratch / "g.duckdb"), "--force", "--keep", "stats"], repeat if count == 1 else 1)
+        measured = best(
+            [tool(), "run", str(path), "-o", str(scratch / "g.duckdb"), "--force", "--keep", "stats"],
+            repeat if count == 1 else 1,
+        )
         events = body.count(b'"ph"') * count
         size = path.stat().st_size
-        print(f"| {size / 1e6:.0f} MB | {events:,} | {measured.wall_s:.2f} | {events / measured.wall_s:,.0f} | {measured.pss_bytes / 1e6:.0f} |", flush=True)
+        print(
+            f"| {size / 1e6:.0f} MB | {events:,} | {measured.wall_s:.2f} | {events / measured.wall_s:,.0f} | {measured.pss_bytes / 1e6:.0f} |",
+            flush=True,
+        )
         path.unlink()
 
 
@@ -121,7 +139,9 @@ def shifted(body: bytes, offset_us: int, number: int) -> bytes:
     if not number:
         return body
     text = re.sub(rb'("ts": )(\d+)', lambda match: match[1] + b"%d" % (int(match[2]) + offset_us), body)
-    text = re.sub(rb'("correlation": |"id": )(\d+)', lambda match: match[1] + b"%d" % (int(match[2]) + number * 10_000_000), text)
+    text = re.sub(
+        rb'("correlation": |"id": )(\d+)', lambda match: match[1] + b"%d" % (int(match[2]) + number * 10_000_000), text
+    )
     return re.sub(rb"ProfilerStep#(\d+)", lambda match: b"ProfilerStep#%d" % (int(match[1]) + 100 * number), text)
 
 
@@ -139,7 +159,7 @@ def best(command: list[str], repeat: int) -> Measured:
 def measure(command: list[str]) -> Measured:
     """Run a command and watch its process tree."""
     started = time.perf_counter()
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)  # noqa: S603
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     peak = 0
     done = threading.Event()
 

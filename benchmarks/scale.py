@@ -131,7 +131,9 @@ def make(shape: Shape, folder: Path) -> None:
                 if statement.strip():
                     connection.execute(bound(statement, values))
             for table, sql in OUT_SQL.items():
-                connection.execute(f"COPY ({bound(sql, values)}) TO '{folder}/{table}-{first}.parquet' (COMPRESSION lz4)")
+                connection.execute(
+                    f"COPY ({bound(sql, values)}) TO '{folder}/{table}-{first}.parquet' (COMPRESSION lz4)"
+                )
 
 
 def bound(sql: str, values: dict[str, int]) -> str:
@@ -143,7 +145,15 @@ def bound(sql: str, values: dict[str, int]) -> str:
 
 def measure(shape: Shape, folder: Path, *, profile: bool) -> Measured:
     """One reduce in a new process."""
-    command = [sys.executable, __file__, "--reduce", msgspec.json.encode(shape).decode(), "--folder", str(folder), *(["--profile"] if profile else [])]
+    command = [
+        sys.executable,
+        __file__,
+        "--reduce",
+        msgspec.json.encode(shape).decode(),
+        "--folder",
+        str(folder),
+        *(["--profile"] if profile else []),
+    ]
     done = subprocess.run(command, stdout=subprocess.PIPE, check=False)
     if done.returncode:
         sys.exit(f"the reduce of {shape.ranks} ranks failed ({done.returncode}; -9: out of memory)")
@@ -233,7 +243,9 @@ def line(shape: Shape, now: Measured, before: tuple[int, Measured] | None) -> st
     for name, unit, digits in (("wall_s", 1, 1), ("cpu_s", 1, 1), ("memory_bytes", 1e6, 0), ("store_bytes", 1e6, 1)):
         value = getattr(now, name)
         cells.append(f"{value / unit:,.{digits}f}")
-        cells.append(f"{math.log(value / getattr(before[1], name)) / math.log(shape.ranks / before[0]):.2f}" if before else "")
+        cells.append(
+            f"{math.log(value / getattr(before[1], name)) / math.log(shape.ranks / before[0]):.2f}" if before else ""
+        )
     cells += [f"{now.store_bytes / shape.ranks / 1e3:.0f}", f"{now.matched_ratio:.3f}"]
     return f"| {' | '.join(cells)} |"
 

@@ -47,10 +47,11 @@ from simulator.trace_frame import EPOCH_NS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from diagnose.config import Config
-    from diagnose.pipeline.result import MapTask
     from simulator.simulation import Run
     from simulator.timeline import Slot, Timeline
+
+    from diagnose.config import Config
+    from diagnose.pipeline.result import MapTask
 
 _COMPUTE_STREAM = 7
 _MAIN, _AUTOGRAD = 1, 2
@@ -88,23 +89,45 @@ class Traces:
         """The trace of one rank."""
         device, host = self._device[rank], self._host[rank]
         groups = tuple(
-            ProcessGroup(group.name, group.description, group.ranks, len(group.ranks)) for group in self.timeline.groups if rank in group.ranks
+            ProcessGroup(group.name, group.description, group.ranks, len(group.ranks))
+            for group in self.timeline.groups
+            if rank in group.ranks
         )
         topology = self.timeline.topology
         place = topology.host_of[rank]
         modern = self.job.era == "2.13"
         header = TraceHeader(
-            rank=rank, world_size=self.job.ranks, backend="nccl", host=topology.host_names[place] if modern else None,
-            devices=(self.timeline.conditions.gpu_names[place],), groups=groups,
+            rank=rank,
+            world_size=self.job.ranks,
+            backend="nccl",
+            host=topology.host_names[place] if modern else None,
+            devices=(self.timeline.conditions.gpu_names[place],),
+            groups=groups,
         )
         wide = {name: device[name].astype(np.int64) for name in device}
         activities = Activities(
-            wide["start"], wide["end"] - wide["start"], wide["name"].astype(np.int32), wide["klass"].astype(np.int8),
-            np.zeros(len(wide["start"]), np.int32), wide["stream"], wide["correlation"], wide["bytes"], wide["signature"], wide["args"].astype(np.int32),
+            wide["start"],
+            wide["end"] - wide["start"],
+            wide["name"].astype(np.int32),
+            wide["klass"].astype(np.int8),
+            np.zeros(len(wide["start"]), np.int32),
+            wide["stream"],
+            wide["correlation"],
+            wide["bytes"],
+            wide["signature"],
+            wide["args"].astype(np.int32),
         )
         calls = [_calls(host, kind) for kind in (_RUNTIME, _OPERATOR, _ANNOTATION)]
         return RankTrace(
-            header, list(self.names), activities, *calls, empty_calls(), self.args[rank], {}, None, len(wide["start"]) + len(host["start"]),
+            header,
+            list(self.names),
+            activities,
+            *calls,
+            empty_calls(),
+            self.args[rank],
+            {},
+            None,
+            len(wide["start"]) + len(host["start"]),
         )
 
     def _times(self, ranks: np.ndarray, values: np.ndarray) -> np.ndarray:
@@ -142,7 +165,12 @@ class Traces:
         self._correlation += 1
         launch, start, stop = (self._times(ranks, values) for values in (slot.launch, slot.start, slot.end))
         cost = end - begin
-        fields: dict[str, object] = {"correlation": self._correlation, "bytes": UNKNOWN, "args": -1, "stream": _COMPUTE_STREAM}
+        fields: dict[str, object] = {
+            "correlation": self._correlation,
+            "bytes": UNKNOWN,
+            "args": -1,
+            "stream": _COMPUTE_STREAM,
+        }
         if isinstance(op, Kernel):
             on_host(_OPERATOR, op.op, begin, end - 900, thread)
             on_host(_RUNTIME, "cudaLaunchKernel", launch, launch + cost * 2 // 5, thread, self._correlation)
@@ -152,25 +180,43 @@ class Traces:
             on_host(_RUNTIME, "cudaMemcpyAsync", launch, end - 800, _MAIN, self._correlation)
             place = "Pinned" if op.pinned else "Pageable"
             name = f"Memcpy HtoD ({place} -> Device)" if op.direction == "HtoD" else f"Memcpy DtoH (Device -> {place})"
-            fields |= {"klass": MEMCPY, "name": self._name(name), "bytes": op.bytes, "signature": self._signature((name,))}
+            fields |= {
+                "klass": MEMCPY,
+                "name": self._name(name),
+                "bytes": op.bytes,
+                "signature": self._signature((name,)),
+            }
         else:
             on_host(_OPERATOR, self._describe[0].names(op).cpu_op, begin, end - 600, thread)
             on_host(_RUNTIME, "cudaLaunchKernelExC", launch, launch + cost // 5, thread, self._correlation)
             name = self._describe[0].names(op).kernel
-            fields |= {"klass": COMM, "name": self._name(name), "stream": STREAMS[op.stream], "signature": self._signature((name,)),
-                       "args": self._arguments(slot, op)}
+            fields |= {
+                "klass": COMM,
+                "name": self._name(name),
+                "stream": STREAMS[op.stream],
+                "signature": self._signature((name,)),
+                "args": self._arguments(slot, op),
+            }
         device.append(_Part(ranks, start, np.maximum(stop, start), fields))
 
     def _kernel(self, slot: Slot, op: Kernel) -> dict[str, object]:
         """Name and signature: grids follow the work, names the device."""
         work = np.ones(len(slot.ranks)) if slot.work is None or not op.power else slot.work
         gpus = [self.timeline.conditions.gpu_names[host] for host in self.timeline.topology.host_of[slot.ranks]]
-        grid = np.maximum(1, np.rint(op.grid[0] * work)).astype(np.int64) if op.power else np.full(len(work), op.grid[0])
+        grid = (
+            np.maximum(1, np.rint(op.grid[0] * work)).astype(np.int64) if op.power else np.full(len(work), op.grid[0])
+        )
         if len(set(gpus)) == 1 and (grid == grid[0]).all():
             name = name_on(gpus[0], op.name)
-            return {"name": self._name(name), "signature": self._signature((name, int(grid[0]), *op.grid[1:], *op.block))}
+            return {
+                "name": self._name(name),
+                "signature": self._signature((name, int(grid[0]), *op.grid[1:], *op.block)),
+            }
         names = [name_on(gpu, op.name) for gpu in gpus]
-        found = [self._signature((name, size, *op.grid[1:], *op.block)) for name, size in zip(names, grid.tolist(), strict=True)]
+        found = [
+            self._signature((name, size, *op.grid[1:], *op.block))
+            for name, size in zip(names, grid.tolist(), strict=True)
+        ]
         return {"name": np.array([self._name(name) for name in names]), "signature": np.array(found, np.int64)}
 
     def _signature(self, key: tuple) -> int:
@@ -260,9 +306,14 @@ def _calls(host: dict[str, np.ndarray], kind: int) -> Calls:
 def _columns(parts: list[_Part], ranks: int) -> list[dict[str, np.ndarray]]:
     """Columns of each rank, ordered by start, longer first."""
     rank = np.concatenate([part.rank for part in parts])
-    columns = {"start": np.concatenate([part.start for part in parts]), "end": np.concatenate([part.end for part in parts])}
+    columns = {
+        "start": np.concatenate([part.start for part in parts]),
+        "end": np.concatenate([part.end for part in parts]),
+    }
     for name in parts[0].fields:
-        columns[name] = np.concatenate([np.broadcast_to(np.asarray(part.fields[name], np.int64), part.rank.shape) for part in parts])
+        columns[name] = np.concatenate(
+            [np.broadcast_to(np.asarray(part.fields[name], np.int64), part.rank.shape) for part in parts]
+        )
     order = np.lexsort((-columns["end"], columns["start"], rank))
     bounds = np.searchsorted(rank[order], np.arange(ranks + 1))
     columns = {name: values[order] for name, values in columns.items()}

@@ -186,17 +186,17 @@ class Found(Protocol):
     """A finding as model or report have it."""
 
     @property
-    def code(self) -> str: ...  # noqa: D102
+    def code(self) -> str: ...
     @property
-    def severity(self) -> Severity: ...  # noqa: D102
+    def severity(self) -> Severity: ...
     @property
-    def title(self) -> str: ...  # noqa: D102
+    def title(self) -> str: ...
     @property
-    def message(self) -> str: ...  # noqa: D102
+    def message(self) -> str: ...
     @property
-    def impact(self) -> Impact: ...  # noqa: D102
+    def impact(self) -> Impact: ...
     @property
-    def fingerprint(self) -> str: ...  # noqa: D102
+    def fingerprint(self) -> str: ...
 
 
 F = TypeVar("F", bound=Found)

@@ -39,7 +39,7 @@ class Threshold(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         for level in ("critical", "warning", "info"):
             limit = getattr(self, level)
             if limit is not None and (value >= limit if self.direction == "above" else value <= limit):
-                return level  # type: ignore[return-value]
+                return level
         return None
 
 
@@ -188,7 +188,7 @@ def _override(rule: Rule, thresholds: Mapping[str, Mapping[str, float]]) -> Rule
 
 
 class _Formatter(string.Formatter):
-    def format_field(self, value: Any, format_spec: str) -> str:  # noqa: ANN401 - string.Formatter's signature
+    def format_field(self, value: Any, format_spec: str) -> str:
         return format_value(value, format_spec or None)
 
 

@@ -69,7 +69,9 @@ def measure(tables: Tables) -> Uneven | None:
     if work.is_empty() or work.get_column("step").n_unique() < _MIN_STEPS:
         return None
     over = pl.col("work") - pl.col("work").median().over("role", "step")
-    rows = work.with_columns(over.alias("over"), (over / pl.col("work").median().over("role", "step")).alias("relative"))
+    rows = work.with_columns(
+        over.alias("over"), (over / pl.col("work").median().over("role", "step")).alias("relative")
+    )
     busiest = rows.sort("over", descending=True).unique("step", keep="first")
     top = max(busiest.group_by("rank").len().get_column("len").to_list())
     return Uneven(
@@ -90,7 +92,9 @@ def _variation(tables: Tables) -> float:
 
 def _between(rows: pl.DataFrame) -> float:
     """Variance of the ranks' means less what the variation within ranks explains, over the whole variance."""
-    each = rows.group_by("rank").agg(pl.col("relative").mean().alias("mean"), pl.col("relative").var().alias("within"), pl.len().alias("steps"))
+    each = rows.group_by("rank").agg(
+        pl.col("relative").mean().alias("mean"), pl.col("relative").var().alias("within"), pl.len().alias("steps")
+    )
     within = float(each.get_column("within").mean() or 0.0)  # type: ignore[arg-type]
     means = float(each.get_column("mean").var() or 0.0)  # type: ignore[arg-type]
     steps = float(each.get_column("steps").median() or 1.0)  # type: ignore[arg-type]

@@ -130,7 +130,7 @@ def _starved_host(facts: Facts, findings: Sequence[Finding]) -> str | None:
     return None if culprit is None else ", ".join(culprit.hosts) or f"rank {culprit.ranks[0]}"
 
 
-def _without_steps(findings: Sequence[Finding], bound: bool | None, why: str) -> Verdict:  # noqa: FBT001 - a value of the report
+def _without_steps(findings: Sequence[Finding], bound: bool | None, why: str) -> Verdict:
     loud = [finding for finding in findings if finding.severity != "info"]
     if loud:
         first = loud[0]
@@ -151,7 +151,7 @@ def _without_steps(findings: Sequence[Finding], bound: bool | None, why: str) ->
     )
 
 
-def _by_parts(job: JobSummary, bound: bool | None, why: str) -> Verdict:  # noqa: FBT001 - a value of the report
+def _by_parts(job: JobSummary, bound: bool | None, why: str) -> Verdict:
     shares = {
         part: job.share(part) or 0.0
         for part in ("idle_input_ns", "idle_host_ns", "exposed_wait_ns", "compute_ns", "exposed_comm_ns")
@@ -207,11 +207,15 @@ def _network_text(job: JobSummary, findings: Sequence[Finding], blocking: int, s
     text = f"Network-bound: transfers that nothing hides block {format_ns(blocking)} of a {format_ns(step)} step ({format_ratio(blocking / (job.span_ns or step))})"
     if detail is None:
         return f"{text}."
-    where = f" ({', '.join(detail.hosts)})" if 0 < len(detail.hosts) <= _HOSTS_NAMED and detail.hosts[0] not in detail.title else ""
+    where = (
+        f" ({', '.join(detail.hosts)})"
+        if 0 < len(detail.hosts) <= _HOSTS_NAMED and detail.hosts[0] not in detail.title
+        else ""
+    )
     return f"{text}: {detail.title[0].lower()}{detail.title[1:]}{where}."
 
 
-def _not_network(bound: bool | None, why: str) -> str:  # noqa: FBT001 - a value of the report
+def _not_network(bound: bool | None, why: str) -> str:
     if bound is True:
         return f"The network is a second limit: {why}."
     if bound is False:

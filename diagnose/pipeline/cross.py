@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from diagnose.config import Config
     from diagnose.pipeline.identify import Member
+    from diagnose.pipeline.result import Group
     from diagnose.store.writer import StoreWriter
 
 _CALL_COLUMNS = (
@@ -72,7 +73,7 @@ GROUP BY k.rank, k.step ORDER BY k.rank, k.step
 
 _GAPS_SQL = """
 SELECT g.rank, g.step, g.start_ns, g.dur_ns, g.cause, g.detail FROM host_gap AS g JOIN step AS s USING (rank, step)
-WHERE s.label = 'normal' AND g.rank >= 0 AND (g.cause = 'input' OR g.detail IN ('gc', 'allocator')) ORDER BY g.rank, g.start_ns
+WHERE s.label = 'normal' AND g.rank >= 0 AND (g.cause IN ('input', 'host') OR g.detail IN ('gc', 'allocator')) ORDER BY g.rank, g.start_ns
 """
 
 
@@ -93,7 +94,9 @@ def _hidden(writer: StoreWriter) -> pl.DataFrame:
         "SELECT c.rank, median(m.start_ns - c.start_ns)::BIGINT FROM comm_call AS c JOIN collective_rank AS m USING (rank, call) GROUP BY c.rank"
     )
     groups = writer.query("SELECT DISTINCT ranks FROM process_group WHERE len(ranks) > 1").get_column("ranks").to_list()
-    hidden = hidden_waits(_kernels(writer, "k.rank, k.step, k.stream, k.name, k.start_ns, k.dur_ns"), dict(shift.iter_rows()), groups)
+    hidden = hidden_waits(
+        _kernels(writer, "k.rank, k.step, k.stream, k.name, k.start_ns, k.dur_ns"), dict(shift.iter_rows()), groups
+    )
     if not hidden.is_empty():
         writer.replace("breakdown", without_hidden(writer.query("SELECT * FROM breakdown ORDER BY rank, step"), hidden))
     return hidden
@@ -175,7 +178,9 @@ def _judge_ranks(writer: StoreWriter, world: Sequence[int], calls: pl.DataFrame,
         "SELECT k.rank, k.class, k.name, k.signature, sum(k.count)::BIGINT AS count, sum(k.total_ns)::BIGINT AS total_ns FROM kernel_stat AS k "
         "JOIN step AS s USING (rank, step) WHERE s.label = 'normal' AND k.rank >= 0 GROUP BY ALL ORDER BY ALL"
     )
-    stats = stats.filter(~pl.col("name").is_in(hidden.get_column("name").unique().to_list()))  # as long as their peers let them
+    stats = stats.filter(
+        ~pl.col("name").is_in(hidden.get_column("name").unique().to_list())
+    )  # as long as their peers let them
     names = writer.query("SELECT rank, device_name, has_device_work FROM rank WHERE rank >= 0")
     devices = dict(names.select("rank", "device_name").iter_rows())
     stops = profiled_stops(
@@ -252,5 +257,5 @@ def _match(writer: StoreWriter, members: Sequence[Member], world: Sequence[int])
     return matched.calls
 
 
-def _fields(group: object) -> tuple[str, str | None, tuple[int, ...] | None, int | None]:
-    return group.name, group.description, group.ranks, group.size  # type: ignore[attr-defined,no-any-return]
+def _fields(group: Group) -> tuple[str, str | None, tuple[int, ...] | None, int | None]:
+    return group.name, group.description, group.ranks, group.size

@@ -18,7 +18,7 @@ PLAIN_WIDTH = 80
 
 def render(
     document: Document,
-    format: str,  # noqa: A002 - the name of the command's option
+    format: str,
     *,
     rules: Iterable[Rule] = (),
     width: int | None = None,

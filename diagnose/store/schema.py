@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from diagnose.errors import StoreError
-from diagnose.store.table import Table
 from diagnose.store.tables import analysis, comm_log, metrics, run, trace
+
+if TYPE_CHECKING:
+    from diagnose.store.table import Table
 
 SCHEMA_VERSION = 1
 

@@ -31,7 +31,7 @@ def wait_until(condition: Callable[[], bool], what: str, timeout: float = START_
 
 def free_port() -> int:
     with socket.socket() as probe:
-        probe.bind(("0.0.0.0", 0))  # noqa: S104 - only to find one
+        probe.bind(("0.0.0.0", 0))
         port: int = probe.getsockname()[1]
         return port
 
@@ -106,7 +106,9 @@ class Network:
 class Cluster:
     """A scheduler here and two workers, one a namespace, that work in another folder than the client."""
 
-    def __init__(self, network: Network, folder: Path, *, preload: str = "", environment: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, network: Network, folder: Path, *, preload: str = "", environment: dict[str, str] | None = None
+    ) -> None:
         self._stack = contextlib.ExitStack()
         self.workers: list[subprocess.Popen] = []
         port = free_port()
@@ -115,11 +117,23 @@ class Cluster:
         folder.mkdir(parents=True, exist_ok=True)
         dask = [sys.executable, "-m", "dask"]
         try:
-            self.scheduler = self._start([*dask, "scheduler", "--host", network.host, "--port", str(port), "--no-dashboard"], everywhere, folder)
+            self.scheduler = self._start(
+                [*dask, "scheduler", "--host", network.host, "--port", str(port), "--no-dashboard"], everywhere, folder
+            )
             wait_until(lambda: answers(network.host, port), "scheduler")
             for number in range(2):
                 scratch = folder / f"worker{number}"
-                command = [*dask, "worker", self.address, "--nthreads", "1", "--no-nanny", "--no-dashboard", "--local-directory", str(scratch)]
+                command = [
+                    *dask,
+                    "worker",
+                    self.address,
+                    "--nthreads",
+                    "1",
+                    "--no-nanny",
+                    "--no-dashboard",
+                    "--local-directory",
+                    str(scratch),
+                ]
                 if preload:
                     (folder / "preload.py").write_text(preload)
                     command += ["--preload", str(folder / "preload.py")]
@@ -190,7 +204,8 @@ def rows(store: Path, *, instead: tuple[str, str] | None = None) -> dict[str, li
             columns = ", ".join(
                 f'"{column}"'
                 for (column,) in connection.execute(
-                    "SELECT column_name FROM duckdb_columns() WHERE table_name = ? AND column_name <> 'read_ns' ORDER BY column_index", [name]
+                    "SELECT column_name FROM duckdb_columns() WHERE table_name = ? AND column_name <> 'read_ns' ORDER BY column_index",
+                    [name],
                 ).fetchall()
             )
             texts = map(repr, connection.execute(f'SELECT {columns} FROM "{name}"').fetchall())

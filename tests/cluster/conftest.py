@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def network() -> Iterator[Network]:
     found = Network()
     if found.why_not:
-        print(found.why_not)  # noqa: T201 - shown where a test fails
+        print(found.why_not)
     yield found
     found.close()
 
@@ -43,8 +43,8 @@ def environment(network: Network, home: Path) -> Iterator[dict[str, str]]:
     with contextlib.ExitStack() as stack:
         found = {"HOME": str(home), "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_DEFAULT_REGION": "us-east-1"}  # fmt: skip
         with contextlib.suppress(ImportError):
-            import moto  # noqa: F401
-            import s3fs  # noqa: F401
+            import moto
+            import s3fs
 
             found["AWS_ENDPOINT_URL"] = stack.enter_context(object_store(network.host, home))
         patch = stack.enter_context(pytest.MonkeyPatch.context())
@@ -80,7 +80,9 @@ def sftp(network: Network, home: Path, environment: dict[str, str]) -> Iterator[
 
 
 @pytest.fixture(scope="session")
-def cluster(network: Network, environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def cluster(
+    network: Network, environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Cluster]:
     pytest.importorskip("distributed", reason="distributed is not installed")
     found = Cluster(network, tmp_path_factory.mktemp("cluster"), environment=environment)
     yield found

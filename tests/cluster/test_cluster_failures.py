@@ -77,7 +77,9 @@ def test_a_killed_worker_changes_nothing_and_none_left_is_an_error(
             cluster.kill(0)
 
     (tmp_path / "shared").mkdir()
-    store = build(cluster, tmp_path / "one.duckdb", on_result=kill_one, settings=ClusterSettings(shards=str(tmp_path / "shared")))
+    store = build(
+        cluster, tmp_path / "one.duckdb", on_result=kill_one, settings=ClusterSettings(shards=str(tmp_path / "shared"))
+    )
     assert rows(store) == local_rows
     assert len(seen) == len(set(seen)) == len(local_rows["source"])
     assert list((tmp_path / "shared").iterdir()) == []
@@ -86,7 +88,9 @@ def test_a_killed_worker_changes_nothing_and_none_left_is_an_error(
         del result
         cluster.kill(1)
 
-    with pytest.raises(ClusterError, match=r"no workers are left at tcp://.* tasks were not done and nothing was written"):
+    with pytest.raises(
+        ClusterError, match=r"no workers are left at tcp://.* tasks were not done and nothing was written"
+    ):
         build(cluster, tmp_path / "none.duckdb", on_result=kill_the_other, settings=ClusterSettings(lost_after_s=1))
     with pytest.raises(ClusterError, match="has no workers"):
         build(cluster, tmp_path / "none.duckdb", settings=ClusterSettings(lost_after_s=1))
@@ -94,8 +98,12 @@ def test_a_killed_worker_changes_nothing_and_none_left_is_an_error(
 
 
 @pytest.mark.slow
-def test_a_file_that_kills_its_worker_is_failed_and_the_scheduler_may_vanish(network: Network, tmp_path: Path, clusters: list[Cluster]) -> None:
-    cluster = Cluster(network, tmp_path / "cluster", preload=slow(0, deadly=True), environment={ALLOWED: "0", SATURATION: "1.0"})
+def test_a_file_that_kills_its_worker_is_failed_and_the_scheduler_may_vanish(
+    network: Network, tmp_path: Path, clusters: list[Cluster]
+) -> None:
+    cluster = Cluster(
+        network, tmp_path / "cluster", preload=slow(0, deadly=True), environment={ALLOWED: "0", SATURATION: "1.0"}
+    )
     clusters.append(cluster)
     found = []
     build(cluster, tmp_path / "run.duckdb", on_result=found.append)
@@ -120,8 +128,20 @@ def test_ctrl_c_leaves_nothing(network: Network, tmp_path: Path, clusters: list[
     shared, scratch = tmp_path / "shared", tmp_path / "scratch"
     scratch.mkdir()
     (tmp_path / "diagnose.yaml").write_text(f"cluster: {{shards: {shared}}}\n")
-    command = [sys.executable, "-m", "diagnose", "run", str(HEALTHY), "-o", "run.duckdb", "--scheduler", cluster.address]
-    with subprocess.Popen(command, cwd=tmp_path, env={**os.environ, "TMPDIR": str(scratch)}, stderr=subprocess.PIPE, text=True) as client:
+    command = [
+        sys.executable,
+        "-m",
+        "diagnose",
+        "run",
+        str(HEALTHY),
+        "-o",
+        "run.duckdb",
+        "--scheduler",
+        cluster.address,
+    ]
+    with subprocess.Popen(
+        command, cwd=tmp_path, env={**os.environ, "TMPDIR": str(scratch)}, stderr=subprocess.PIPE, text=True
+    ) as client:
         wait_until(lambda: shared.exists() and len(list(shared.glob("*/*"))) > 2, "the first shards")
         client.send_signal(signal.SIGINT)
         _, said = client.communicate(timeout=START_S)
@@ -143,7 +163,10 @@ def test_workers_of_another_version_are_named(network: Network, tmp_path: Path, 
         (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name.replace('_', '-')}\nVersion: {version}\n")
     cluster = Cluster(network, tmp_path / "cluster", environment={"PYTHONPATH": str(older)})
     clusters.append(cluster)
-    with pytest.raises(ClusterError, match=r"worker tcp://\S+, tcp://\S+ has diagnose-training 0.0.9 instead of \S+, polars 1.0.0 instead of"):
+    with pytest.raises(
+        ClusterError,
+        match=r"worker tcp://\S+, tcp://\S+ has diagnose-training 0.0.9 instead of \S+, polars 1.0.0 instead of",
+    ):
         build(cluster, tmp_path / "run.duckdb")
 
 
@@ -162,7 +185,9 @@ def test_a_worker_that_does_not_see_the_shards_says_so(tmp_path: Path) -> None:
     assert list((tmp_path / "shared").iterdir()) == []
 
 
-def test_a_worker_that_finishes_after_the_end_takes_its_shards_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_that_finishes_after_the_end_takes_its_shards_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from fsspec.implementations.local import LocalFileSystem
 
     (tmp_path / "running").touch()
@@ -180,7 +205,9 @@ def test_a_worker_that_finishes_after_the_end_takes_its_shards_back(tmp_path: Pa
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "nonsense", "tcp://no-such-host.invalid:8786", "http://127.0.0.1:1"])
+@pytest.mark.parametrize(
+    "address", ["tcp://127.0.0.1:1", "nonsense", "tcp://no-such-host.invalid:8786", "http://127.0.0.1:1"]
+)
 def test_nobody_answers(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster_start, "_CONNECT_S", 1)
     with pytest.raises(ClusterError, match=f"no Dask scheduler answers at {address}.*dask scheduler"):

@@ -30,7 +30,9 @@ def test_shards_travel_with_the_results(cluster: Cluster, local_rows: dict[str, 
     assert cluster.tasks() == 0
 
 
-def test_shards_in_a_shared_folder_are_gone_afterwards(cluster: Cluster, local_rows: dict[str, list[str]], tmp_path: Path) -> None:
+def test_shards_in_a_shared_folder_are_gone_afterwards(
+    cluster: Cluster, local_rows: dict[str, list[str]], tmp_path: Path
+) -> None:
     shared = tmp_path / "shared"
     assert rows(build(cluster, str(HEALTHY), tmp_path / "run.duckdb", str(shared))) == local_rows
     assert list(shared.iterdir()) == []
@@ -43,7 +45,9 @@ def test_paths_are_named_as_typed(cluster: Cluster, tmp_path: Path, monkeypatch:
     assert rows(build(cluster, typed, tmp_path / "there.duckdb")) == rows(here)
 
 
-def test_object_store_in_and_out(cluster: Cluster, local_rows: dict[str, list[str]], s3_run: str, tmp_path: Path) -> None:
+def test_object_store_in_and_out(
+    cluster: Cluster, local_rows: dict[str, list[str]], s3_run: str, tmp_path: Path
+) -> None:
     import s3fs
 
     instead = (s3_run, str(HEALTHY))

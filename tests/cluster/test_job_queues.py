@@ -44,7 +44,9 @@ def queue_commands(folder: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_slurm_jobs_come_and_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, local_rows: dict[str, list[str]]) -> None:
+def test_slurm_jobs_come_and_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, local_rows: dict[str, list[str]]
+) -> None:
     pytest.importorskip("dask_jobqueue", reason="dask-jobqueue is not installed")
     jobs = queue_commands(tmp_path)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
@@ -52,7 +54,19 @@ def test_slurm_jobs_come_and_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
         "cluster:\n  workers: 2\n  slurm: {queue: short, cores: 1, memory: 2GB, walltime: '00:10:00', interface: lo, "
         f"local_directory: {tmp_path}, log_directory: {tmp_path}, scheduler_options: {{dashboard: false}}}}\n"
     )
-    command = [sys.executable, "-m", "diagnose", "run", str(HEALTHY), "--name", "run", "-o", "run.duckdb", "--cluster", "slurm"]
+    command = [
+        sys.executable,
+        "-m",
+        "diagnose",
+        "run",
+        str(HEALTHY),
+        "--name",
+        "run",
+        "-o",
+        "run.duckdb",
+        "--cluster",
+        "slurm",
+    ]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False)
     assert done.returncode == 0, done.stderr
     assert rows(tmp_path / "run.duckdb") == local_rows
@@ -70,7 +84,9 @@ def is_alive(group: int) -> bool:
 
 
 @pytest.mark.slow
-def test_kubernetes_is_asked_with_the_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, local_rows: dict[str, list[str]]) -> None:
+def test_kubernetes_is_asked_with_the_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, local_rows: dict[str, list[str]]
+) -> None:
     """KubeCluster itself needs a cluster with the Dask operator; a local one stands for it."""
     from distributed import LocalCluster
 
@@ -100,7 +116,9 @@ def test_wrong_settings_and_missing_packages_are_told(monkeypatch: pytest.Monkey
         raise ValueError(f"Got unexpected keyword argument {next(iter(arguments))!r}\nand much more")
 
     monkeypatch.setitem(sys.modules, "dask_jobqueue", types.SimpleNamespace(SLURMCluster=slurm_cluster))
-    with pytest.raises(ClusterError, match=r"--cluster slurm: Got unexpected keyword argument 'cors' \(cluster.slurm in diagnose.yaml"):
+    with pytest.raises(
+        ClusterError, match=r"--cluster slurm: Got unexpected keyword argument 'cors' \(cluster.slurm in diagnose.yaml"
+    ):
         DaskEngine(kind="slurm", settings=ClusterSettings(slurm={"cors": 1}))
 
 

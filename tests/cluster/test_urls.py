@@ -94,7 +94,18 @@ def test_store_and_report_go_to_urls(s3_run: str, sftp: str, local_rows: dict[st
     import s3fs
 
     for folder, fetch in (("s3://runs/out", s3fs.S3FileSystem().get_file), (f"{sftp}{tmp_path}/far/out", None)):
-        arguments = ["run", str(HEALTHY), "--name", "run", "-o", f"{folder}/run.duckdb", "--format", "json", "--output", f"{folder}/run.json"]
+        arguments = [
+            "run",
+            str(HEALTHY),
+            "--name",
+            "run",
+            "-o",
+            f"{folder}/run.duckdb",
+            "--format",
+            "json",
+            "--output",
+            f"{folder}/run.json",
+        ]
         done = CliRunner().invoke(cli, arguments)
         assert done.exit_code == 0, done.output
         assert f"Run store: {folder}/run.duckdb" in done.output

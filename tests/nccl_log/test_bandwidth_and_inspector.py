@@ -1,4 +1,4 @@
-# ruff: noqa: E501 - log lines stand as they are printed
+
 """nccl-tests as text and JSON, DeepSpeed's summary, NCCL's inspector."""
 
 from __future__ import annotations

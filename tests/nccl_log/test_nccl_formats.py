@@ -1,4 +1,4 @@
-# ruff: noqa: E501 - log lines stand as they are printed
+
 """Prefixes of launchers and collectors, shapes of all versions, what is claimed and what is not."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# ruff: noqa: E501 - log lines stand as they are printed
+
 """Damage of any kind: lines cut anywhere, two lines joined, any text in front. Nothing crashes, no transport is invented."""
 
 from __future__ import annotations

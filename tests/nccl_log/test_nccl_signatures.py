@@ -1,4 +1,4 @@
-# ruff: noqa: E501 - log lines stand as they are printed
+
 """One small log for each kind of fault and for each kind of normal noise."""
 
 from __future__ import annotations

@@ -72,7 +72,9 @@ def test_communication_that_was_not_split_is_one_part() -> None:
 
 def test_findings_keep_their_order_and_fold_what_they_explain(rich: Document) -> None:
     text = render(rich, "text")
-    order = [text.index(part) for part in ("CRITICAL  Straggling rank", "WARNING   Input stalls", "Also noted", "- Warm-up")]
+    order = [
+        text.index(part) for part in ("CRITICAL  Straggling rank", "WARNING   Input stalls", "Also noted", "- Warm-up")
+    ]
     assert order == sorted(order)
     assert "Explains: Long waits [COMM002]" in text
     assert "WARNING   Long waits" not in text

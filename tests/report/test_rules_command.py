@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-
 from typing import TYPE_CHECKING
 
 import pytest

@@ -47,7 +47,7 @@ class Event(NamedTuple):
 
 def simulate(job: Job) -> dict[int, list[list[Event]]]:
     """Activities by rank and step."""
-    noise = random.Random(job.seed)  # noqa: S311 - no secret
+    noise = random.Random(job.seed)
     events: dict[int, list[list[Event]]] = {rank: [] for rank in range(job.stages * job.replicas)}
     for step in range(job.steps):
         for rank, done in _run(job, step, noise).items():
@@ -70,7 +70,14 @@ def _program(job: Job, stage: int) -> list[tuple[object, ...]]:
     items: list[tuple[object, ...]] = []
 
     def transfers(*wanted: tuple[str, str, int]) -> None:
-        real = [one for one in wanted if not ((first and one[:2] in (("recv", "f"), ("send", "b"))) or (last and one[:2] in (("send", "f"), ("recv", "b"))))]
+        real = [
+            one
+            for one in wanted
+            if not (
+                (first and one[:2] in (("recv", "f"), ("send", "b")))
+                or (last and one[:2] in (("send", "f"), ("recv", "b")))
+            )
+        ]
         if real:
             items.append(("comm", real))
 
@@ -165,7 +172,9 @@ def _end(
         alone = item[0] == "comm" and len(item[1]) == 1 and item[1][0][0] == "send"  # type: ignore[arg-type,index]
         if len(seen) < needed and not alone:
             return None
-        length = _LINK_US if item[0] == "comm" else {"gather": 25_000.0, "scatter": 52_000.0, "norm": 14_000.0}[str(item[0])]
+        length = (
+            _LINK_US if item[0] == "comm" else {"gather": 25_000.0, "scatter": 52_000.0, "norm": 14_000.0}[str(item[0])]
+        )
         ends.append((now if alone else max(seen.values())) + length + noise.uniform(0, 5))
     return [max(ends)] * len(ends)
 
@@ -178,14 +187,33 @@ def _events(job: Job, item: tuple[object, ...], one: tuple[int, int], start: flo
         result = []
         for (side, direction, _), end in zip(item[1], ends, strict=True):  # type: ignore[call-overload]
             far = stage + (1 if (side == "send") == (direction == "f") else -1)
-            args = _comm(side, f"pp_{replica}", pairs, 4_194_304) | {"Src Rank": stage if side == "send" else far, "Dst Rank": far if side == "send" else stage}
-            result.append(Event("ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)", _STREAMS[side, direction], start, end, args))
+            args = _comm(side, f"pp_{replica}", pairs, 4_194_304) | {
+                "Src Rank": stage if side == "send" else far,
+                "Dst Rank": far if side == "send" else stage,
+            }
+            result.append(
+                Event(
+                    "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)",
+                    _STREAMS[side, direction],
+                    start,
+                    end,
+                    args,
+                )
+            )
         return result
     if item[0] in ("gather", "scatter"):
-        name, what = {"gather": ("AllGather_RING_LL", "_allgather_base"), "scatter": ("ReduceScatter_Sum_bf16_RING_LL", "_reduce_scatter_base")}[str(item[0])]
+        name, what = {
+            "gather": ("AllGather_RING_LL", "_allgather_base"),
+            "scatter": ("ReduceScatter_Sum_bf16_RING_LL", "_reduce_scatter_base"),
+        }[str(item[0])]
         kernel = f"ncclDevKernel_{name}(ncclDevKernelArgsStorage<4096ul>)"
         return [Event(kernel, _DATA, start, ends[0], _comm(what, f"dp_{stage}", replicas, 16_777_216))]
-    name = {"f": "forward_gemm_kernel(float)", "b": "backward_gemm_kernel(float)", "norm": "l2norm_kernel", "adam": "adam_kernel"}[str(item[0])]
+    name = {
+        "f": "forward_gemm_kernel(float)",
+        "b": "backward_gemm_kernel(float)",
+        "norm": "l2norm_kernel",
+        "adam": "adam_kernel",
+    }[str(item[0])]
     return [Event(name, _COMPUTE, start, ends[0], {"grid": [132, 1, 1], "block": [256, 1, 1]})]
 
 
@@ -201,19 +229,53 @@ def _trace(job: Job, rank: int, steps: list[list[Event]]) -> dict[str, object]:
     for step, done in enumerate(steps):
         first, last = min(one.start for one in done), max(one.end for one in done)
         window = {"ph": "X", "name": f"ProfilerStep#{7 + step}", "args": {}}
-        events.append(window | {"cat": "user_annotation", "pid": 7000, "tid": 7000, "ts": _ZERO_US + first - 50, "dur": last - first + 40})
+        events.append(
+            window
+            | {
+                "cat": "user_annotation",
+                "pid": 7000,
+                "tid": 7000,
+                "ts": _ZERO_US + first - 50,
+                "dur": last - first + 40,
+            }
+        )
     everything = sorted((one for done in steps for one in done), key=lambda one: one.start)
     seen: dict[object, int] = {}
     for number, one in enumerate(everything, start=101):
-        args = one.args | {"External id": number, "correlation": number, "device": 0, "context": 1, "stream": one.stream}
+        args = one.args | {
+            "External id": number,
+            "correlation": number,
+            "device": 0,
+            "context": 1,
+            "stream": one.stream,
+        }
         if "Collective name" in one.args:
             group = one.args["Process Group Name"]
             seen[group] = seen.get(group, 0) + 1
             args["Seq"] = seen[group]
         start = _ZERO_US + one.start
-        launch = {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 7000, "tid": 7000, "ts": start - 20, "dur": 6}
+        launch = {
+            "ph": "X",
+            "cat": "cuda_runtime",
+            "name": "cudaLaunchKernel",
+            "pid": 7000,
+            "tid": 7000,
+            "ts": start - 20,
+            "dur": 6,
+        }
         events.append(launch | {"args": {"External id": number, "correlation": number}})
-        events.append({"ph": "X", "cat": "kernel", "name": one.name, "pid": 0, "tid": one.stream, "ts": start, "dur": one.end - one.start, "args": args})
+        events.append(
+            {
+                "ph": "X",
+                "cat": "kernel",
+                "name": one.name,
+                "pid": 0,
+                "tid": one.stream,
+                "ts": start,
+                "dur": one.end - one.start,
+                "args": args,
+            }
+        )
     return {
         "schemaVersion": 1, "distributedInfo": {"backend": "nccl", "rank": rank, "world_size": job.stages * job.replicas},
         "deviceProperties": [{"id": 0, "name": "NVIDIA H800"}], "traceEvents": events,

@@ -15,7 +15,9 @@ REAL = Path(__file__).parents[3] / "shared" / "data" / "stragglers" / "ST"
 
 
 def answer(folder: Path, store: Path) -> dict:
-    result = CliRunner().invoke(cli, ["run", str(folder), "-o", str(store), "--force", "--format", "json", "--jobs", "1"])
+    result = CliRunner().invoke(
+        cli, ["run", str(folder), "-o", str(store), "--force", "--format", "json", "--jobs", "1"]
+    )
     assert result.exit_code == 0, result.output
     return json.loads(result.stdout)
 
@@ -85,7 +87,9 @@ def test_the_real_job_has_its_published_answers(tmp_path):
     assert (first["code"], first["ranks"]) == ("PIPE-STAGE", [6, 7])
     assert report["verdict"]["network_bound"] is False
     assert set(codes(report)) == {"PIPE-STAGE"}
-    assert value(store, "SELECT value FROM job_stat WHERE name = 'replay_explained_ratio'") == pytest.approx(1.0, abs=0.01)
+    assert value(store, "SELECT value FROM job_stat WHERE name = 'replay_explained_ratio'") == pytest.approx(
+        1.0, abs=0.01
+    )
     assert value(store, "SELECT speedup FROM what_if WHERE scenario = 'no_skew'") == pytest.approx(1.179, rel=0.05)
     medians = "SELECT max(work) / median(work) FROM (SELECT role, median(work_ns) AS work FROM rank_work GROUP BY role)"
     assert value(store, medians) == pytest.approx(1.6, abs=0.05)

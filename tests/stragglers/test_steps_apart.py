@@ -24,7 +24,9 @@ def overlaid(steps):
     kinds = {kind: code for code, kind in enumerate(sorted({(row[2], row[3]) for row in rows}))}
     streams = {stream: code for code, stream in enumerate(sorted({row[3] for row in rows}))}
     start, end = (np.array([round(row[place] * 1000) for row in rows]) for place in (0, 1))
-    work = Work(start, end, np.array([kinds[row[2], row[3]] for row in rows]), np.array([streams[row[3]] for row in rows]))
+    work = Work(
+        start, end, np.array([kinds[row[2], row[3]] for row in rows]), np.array([streams[row[3]] for row in rows])
+    )
     truth = np.array([row[4] for row in rows])
     opens = np.array([start[truth == step].min() - 50_000 for step in range(len(steps))])
     closes = np.array([end[truth == step].max() - 10_000 for step in range(len(steps))])
@@ -91,7 +93,9 @@ def test_kernels_that_end_when_they_are_done_are_work():
 
 
 def test_kernels_that_end_together_on_half_of_the_ranks():
-    table = kernels(ends_together=True).with_columns(pl.col("start_ns") + pl.when(pl.col("rank") > 1).then(80 * MS).otherwise(0))
+    table = kernels(ends_together=True).with_columns(
+        pl.col("start_ns") + pl.when(pl.col("rank") > 1).then(80 * MS).otherwise(0)
+    )
     hidden = hidden_waits(table, {}, [[0, 1], [2, 3]])
     assert hidden.group_by("instance").len().get_column("len").to_list() == [2] * 8
     shifted = hidden_waits(table, {2: -80 * MS, 3: -80 * MS}, [])
@@ -101,9 +105,19 @@ def test_kernels_that_end_together_on_half_of_the_ranks():
 def test_hidden_waits_move_from_compute_to_waiting():
     hidden = hidden_waits(kernels(ends_together=True), {}, [])
     names = ("compute_ns", "local_work_ns", "exposed_comm_ns", "exposed_wait_ns", "comm_ns")
-    parts = pl.DataFrame([{"rank": 0, "step": 1, **dict.fromkeys(names, 400 * MS)}, {"rank": 9, "step": 1, **dict.fromkeys(names, 400 * MS)}])
+    parts = pl.DataFrame(
+        [
+            {"rank": 0, "step": 1, **dict.fromkeys(names, 400 * MS)},
+            {"rank": 9, "step": 1, **dict.fromkeys(names, 400 * MS)},
+        ]
+    )
     after = without_hidden(parts, hidden)
-    assert after.row(0, named=True) == {"rank": 0, "step": 1, **dict.fromkeys(names[:2], 250 * MS), **dict.fromkeys(names[2:], 550 * MS)}
+    assert after.row(0, named=True) == {
+        "rank": 0,
+        "step": 1,
+        **dict.fromkeys(names[:2], 250 * MS),
+        **dict.fromkeys(names[2:], 550 * MS),
+    }
     assert after.row(1) == parts.row(1)
 
 
@@ -123,14 +137,24 @@ def test_ranks_that_wait_for_each_other_go_on():
 
 
 def test_time_between_steps_is_taken_out():
-    steps = pl.DataFrame({"rank": [0, 1, 0, 1], "step": [9, 9, 3, 3], "start_ns": [0, 5, 1000, 1010], "end_ns": [90, 100, 1090, 1100]})
+    steps = pl.DataFrame(
+        {"rank": [0, 1, 0, 1], "step": [9, 9, 3, 3], "start_ns": [0, 5, 1000, 1010], "end_ns": [90, 100, 1090, 1100]}
+    )
     assert pauses_before(steps).rows() == [(9, 0), (3, 900)]
 
 
 def test_typical_kernels_change_progress_in_proportion():
     start, end, typical = np.array([100, 150]), np.array([200, 250]), np.array([50.0, 200.0])
     # the second counts where the first has ended: from 200 to 250, twice as long
-    assert gained(start, end, typical, np.array([0, 100, 150, 200, 225, 250, 400])).tolist() == [0, 0, -25, -50, -25, 0, 0]
+    assert gained(start, end, typical, np.array([0, 100, 150, 200, 225, 250, 400])).tolist() == [
+        0,
+        0,
+        -25,
+        -50,
+        -25,
+        0,
+        0,
+    ]
     assert gained(start[:0], end[:0], typical[:0], np.array([400])).tolist() == [0]
 
 

@@ -40,7 +40,7 @@ def alltoallv_bytes(sent: list[list[int]]) -> int:
     """S of an uneven all-to-all from the bytes each rank sends to each: nccl-tests' convention."""
     totals_sent = [sum(row) for row in sent]
     totals_received = [sum(column) for column in zip(*sent, strict=True)]
-    return max(*totals_sent, *totals_received)
+    return int(max([*totals_sent, *totals_received]))
 
 
 def param_alltoallv_bytes(sent: list[list[int]], rank: int) -> int:

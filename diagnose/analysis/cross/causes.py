@@ -86,7 +86,9 @@ def components(
         reference[place] = np.nanmedian(local[place][calm])
         burst[place] = float(np.nanmean(local[place][hit] - reference[place]))
         for name, matrix in dense.items():
-            result[name][place] = float(np.nanmean(matrix[place][hit] - (np.nanmedian(matrix[place][calm]) if not hit.all() else 0.0)))
+            result[name][place] = float(
+                np.nanmean(matrix[place][hit] - (np.nanmedian(matrix[place][calm]) if not hit.all() else 0.0))
+            )
     return own, reference, result, burst
 
 

@@ -42,9 +42,11 @@ class Clocks(NamedTuple):
     residual_ns: dict[str, int]
 
 
-CLOCK_SCHEMA = {
+CLOCK_SCHEMA = pl.Schema(
+    {
     "host": pl.String, "offset_ns": pl.Int64, "drift_ppm": pl.Float64, "residual_ns": pl.Int64, "component": pl.Int32, "samples": pl.Int64,
-}  # fmt: skip
+    }
+)  # fmt: skip
 
 
 def fit_clocks(members: pl.DataFrame, hosts: Mapping[int, str]) -> Clocks:
@@ -120,10 +122,16 @@ def _usable(members: pl.DataFrame) -> pl.DataFrame:
 
 def _by_host(used: pl.DataFrame, places: Mapping[int, int]) -> pl.DataFrame:
     """One end a (instance, host): the median over its ranks, which share a clock."""
-    where = pl.DataFrame({"rank": list(places), "host": list(places.values())}, schema={"rank": used.schema["rank"], "host": pl.Int32})
+    where = pl.DataFrame(
+        {"rank": list(places), "host": list(places.values())}, schema={"rank": used.schema["rank"], "host": pl.Int32}
+    )
     end = (pl.col("start_ns") + pl.col("dur_ns")).alias("end_ns")
     placed = used.select("instance", "rank", "shortest", end).join(where, on="rank")
-    return placed.group_by("instance", "host").agg(pl.col("end_ns").median().cast(pl.Int64), pl.col("shortest").first()).sort("instance", "host")
+    return (
+        placed.group_by("instance", "host")
+        .agg(pl.col("end_ns").median().cast(pl.Int64), pl.col("shortest").first())
+        .sort("instance", "host")
+    )
 
 
 def _solve(
@@ -137,16 +145,22 @@ def _solve(
 ) -> NDArray[np.float64]:
     """IRLS over the normal equations of the host graph; unknowns (offset, drift) per host."""
     component = _components(host, instance, hosts)
-    reference = np.unique(component, return_index=True)[1][component]  # nothing ties components together: each has its own
+    reference = np.unique(component, return_index=True)[1][
+        component
+    ]  # nothing ties components together: each has its own
     solution = np.zeros((hosts, 2))
     scale = float(np.abs(time).max()) or 1.0
     current = weight.copy()
     found = np.zeros(2 * hosts if drift else hosts)
     for _ in range(_ROUNDS):
-        total = np.bincount(instance, current)
+        total = np.bincount(instance, current).astype(np.float64)
         centre = np.bincount(instance, current * time) / total
         system = _System(host, instance, current, total, centre / scale if drift else None, hosts)
-        found = system.dense(time - centre[instance]) if hosts <= _DENSE_HOSTS else system.iterate(time - centre[instance], found)
+        found = (
+            system.dense(time - centre[instance])
+            if hosts <= _DENSE_HOSTS
+            else system.iterate(time - centre[instance], found)
+        )
         solution[:, 0] = found[:hosts] - found[:hosts][reference]
         if drift:
             solution[:, 1] = (found[hosts:] - found[hosts:][reference]) / scale
@@ -188,8 +202,7 @@ class _System:
         size = len(self._gather(y))
         matrix = np.stack([self.apply(column) for column in np.eye(size)], axis=1)
         ridge = 1e-12 * float(np.trace(matrix)) / size
-        found: NDArray[np.float64] = np.linalg.lstsq(matrix + ridge * np.eye(size), self._gather(y), rcond=None)[0]
-        return found
+        return np.linalg.lstsq(matrix + ridge * np.eye(size), self._gather(y), rcond=None)[0].astype(np.float64)
 
     def iterate(self, y: NDArray[np.float64], start: NDArray[np.float64]) -> NDArray[np.float64]:
         """Conjugate gradients with the diagonal as preconditioner, from the last round's answer."""

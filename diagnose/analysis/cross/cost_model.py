@@ -48,7 +48,13 @@ class CostModel(NamedTuple):
 
 
 def fit_cost(
-    size_bytes: Floats, transfer_ns: Floats, step: NDArray[np.int64], factor: float, *, fixed_ns: float | None = None, seed: int = 0
+    size_bytes: Floats,
+    transfer_ns: Floats,
+    step: NDArray[np.int64],
+    factor: float,
+    *,
+    fixed_ns: float | None = None,
+    seed: int = 0,
 ) -> CostModel | None:
     """Fit one class of collectives; None without a positive size and time.
 
@@ -67,7 +73,9 @@ def fit_cost(
     return CostModel(alpha, root, bandwidth, float(low), float(high), half, factor)
 
 
-def _bootstrap(size: Floats, time: Floats, step: NDArray[np.int64], factor: float, fixed_ns: float | None, seed: int) -> Floats:
+def _bootstrap(
+    size: Floats, time: Floats, step: NDArray[np.int64], factor: float, fixed_ns: float | None, seed: int
+) -> Floats:
     steps, place = np.unique(step, return_inverse=True)
     if len(steps) < 2:
         return np.empty(0)

@@ -181,7 +181,9 @@ def _apart(
     return total, tangled
 
 
-def _tangled_ns(pieces: pl.DataFrame, low: NDArray[np.int64], high: NDArray[np.int64], owners: int) -> NDArray[np.int64]:
+def _tangled_ns(
+    pieces: pl.DataFrame, low: NDArray[np.int64], high: NDArray[np.int64], owners: int
+) -> NDArray[np.int64]:
     """Union of overlapping pieces; of sends only what lies beside everything that is waited for."""
     start, owner = pieces.get_column("start_ns").to_numpy(), pieces.get_column("owner").to_numpy().astype(np.int64)
     send = pieces.get_column("send").to_numpy()
@@ -189,7 +191,9 @@ def _tangled_ns(pieces: pl.DataFrame, low: NDArray[np.int64], high: NDArray[np.i
     first = pieces.get_column("exposed_from_ns").to_numpy()[waited]
     last = pieces.get_column("exposed_to_ns").to_numpy()[waited]
     count = int(waited.sum())
-    own = split((start + low)[waited], (start + high)[waited], np.full(count, COMM, np.int8), owner[waited], owners).comm_ns
+    own = split(
+        (start + low)[waited], (start + high)[waited], np.full(count, COMM, np.int8), owner[waited], owners
+    ).comm_ns
     if not send.any():
         return own
     beside = split(
@@ -214,7 +218,10 @@ def blocking_comm(breakdown: pl.DataFrame) -> pl.DataFrame:
         .agg(pl.col("rank").first().alias("critical_rank"), pl.col("blocking_transfer_ns").first().alias("blocking_comm_ns"))
     )  # fmt: skip
     bounds = frame.group_by("step").agg(
-        (pl.col("exposed_transfer_max_ns") - pl.col("late_comm_ns").fill_null(0)).clip(lower_bound=0).min().alias("blocking_max_ns"),
+        (pl.col("exposed_transfer_max_ns") - pl.col("late_comm_ns").fill_null(0))
+        .clip(lower_bound=0)
+        .min()
+        .alias("blocking_max_ns"),
         pl.col("span_ns").median(),
     )
     return bounds.join(critical, on="step", how="left").sort("step")

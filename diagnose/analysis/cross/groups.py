@@ -30,10 +30,12 @@ class Resolved(NamedTuple):
     groups: pl.DataFrame
 
 
-GROUP_SCHEMA = {
-    "group_id": pl.Int64, "name": pl.String, "description": pl.String, "ranks": pl.List(pl.Int32), "size": pl.Int32,
-    "nodes": pl.Int32, "tier": pl.String, "known_from": pl.String,
-}  # fmt: skip
+GROUP_SCHEMA = pl.Schema(
+    {
+    "group_id": pl.Int64(), "name": pl.String(), "description": pl.String(), "ranks": pl.List(pl.Int32()), "size": pl.Int32(),
+    "nodes": pl.Int32(), "tier": pl.String(), "known_from": pl.String(),
+    }
+)  # fmt: skip
 
 
 def group_id(members: Sequence[int]) -> int:

@@ -58,8 +58,12 @@ def hidden_waits(kernels: pl.DataFrame, shift_ns: Mapping[int, int], groups: Seq
         return none
     busy = float(kernels.get_column("dur_ns").sum())
     per = kernels.group_by("name", "rank", "step").agg(pl.len().alias("count"), pl.col("dur_ns").sum())
-    wide = per.group_by("name").agg(pl.col("count").max(), pl.col("dur_ns").sum(), pl.col("rank").n_unique().alias("ranks"))
-    names = wide.filter((pl.col("ranks") > 1) & (pl.col("count") <= _MAX_PER_STEP) & (pl.col("dur_ns") >= _MIN_SHARE * busy)).get_column("name")
+    wide = per.group_by("name").agg(
+        pl.col("count").max(), pl.col("dur_ns").sum(), pl.col("rank").n_unique().alias("ranks")
+    )
+    names = wide.filter(
+        (pl.col("ranks") > 1) & (pl.col("count") <= _MAX_PER_STEP) & (pl.col("dur_ns") >= _MIN_SHARE * busy)
+    ).get_column("name")
     if names.is_empty():
         return none
     shift = pl.col("rank").replace_strict(dict(shift_ns), default=0, return_dtype=pl.Int64)
@@ -67,7 +71,10 @@ def hidden_waits(kernels: pl.DataFrame, shift_ns: Mapping[int, int], groups: Seq
         nth=pl.int_range(pl.len()).over("name", "rank", "step", order_by="start_ns"), aligned_ns=pl.col("start_ns") + shift,
     )  # fmt: skip
     everyone = sorted(kernels.get_column("rank").unique().to_list())
-    candidates = sorted({tuple(sorted(group)) for group in groups if len(group) > 1} - {tuple(everyone)}, key=lambda group: (-len(group), group))
+    candidates = sorted(
+        {tuple(sorted(group)) for group in groups if len(group) > 1} - {tuple(everyone)},
+        key=lambda group: (-len(group), group),
+    )
     found: list[pl.DataFrame] = []
     taken: set[tuple[str, int]] = set()
     for team, members in enumerate([tuple(everyone), *candidates[:_MAX_GROUPS]]):
@@ -101,7 +108,11 @@ def _together(rows: pl.DataFrame, size: int, busy: float) -> pl.DataFrame:
 
 def _as_calls(rows: pl.DataFrame) -> pl.DataFrame:
     instance = -1 - pl.struct("team", *_KEY).rank("dense").cast(pl.Int64)
-    rows = rows.with_columns(instance.alias("instance")).sort("instance", "rank", descending=[True, False]).with_row_index("row")
+    rows = (
+        rows.with_columns(instance.alias("instance"))
+        .sort("instance", "rank", descending=[True, False])
+        .with_row_index("row")
+    )
     transfer = pl.col("dur_ns").min().over("instance")
     return rows.select(
         "rank", (-1 - pl.col("row").cast(pl.Int64)).alias("call"), "step", "stream", "start_ns", "dur_ns", pl.lit("unknown").alias("collective"),
@@ -126,7 +137,9 @@ def without_hidden(breakdown: pl.DataFrame, hidden: pl.DataFrame) -> pl.DataFram
         return breakdown
     waits = hidden.group_by("rank", "step").agg(pl.col("wait_ns").sum().alias("hidden"))
     moved = pl.min_horizontal(pl.col("hidden").fill_null(0), "compute_ns", "local_work_ns")
-    joined = breakdown.join(waits, on=["rank", "step"], how="left", maintain_order="left").with_columns(moved.alias("hidden"))
+    joined = breakdown.join(waits, on=["rank", "step"], how="left", maintain_order="left").with_columns(
+        moved.alias("hidden")
+    )
     return joined.with_columns(
         *(pl.col(name) - pl.col("hidden") for name in ("compute_ns", "local_work_ns")),
         *(pl.col(name) + pl.col("hidden") for name in ("exposed_comm_ns", "exposed_wait_ns", "comm_ns")),

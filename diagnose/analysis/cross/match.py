@@ -115,7 +115,9 @@ def _with_numbers(calls: pl.DataFrame) -> pl.DataFrame:
         .group_by("group_id").agg((pl.col("len") > 1).any().alias("again"))
     )  # fmt: skip
     within = pl.when(pl.col("again")).then(pl.col("step")).alias("within")
-    placed = _with_position(calls.join(again, on="group_id").with_columns(within), ["group_id", "rank", "within", "seq"])
+    placed = _with_position(
+        calls.join(again, on="group_id").with_columns(within), ["group_id", "rank", "within", "seq"]
+    )
     return _with_key(placed, "seq", ("group_id", "within", "seq", "nth")).drop("within", "again")
 
 
@@ -222,7 +224,7 @@ def _infer_groups(
     lists = {ranks for rank in world for ranks in candidates(rank, config, world)}
     ends = open_calls.with_columns((pl.col("start_ns") + pl.col("dur_ns")).alias("end_ns")).sort("rank", "start_ns")
     series = {
-        (int(rank), int(token)): part.get_column("end_ns").to_numpy()  # type: ignore[call-overload]
+        (int(rank), int(token)): part.get_column("end_ns").to_numpy()
         for (rank, token), part in ends.group_by("rank", "token", maintain_order=True)
     }
     for token in sorted({token for _, token in series}):

@@ -28,12 +28,14 @@ _FIXED_COST_BETWEEN_NS = 30_000.0
 _SMALL_BYTES = 65_536
 _TINY_BYTES = 1_024
 
-TIER_SCHEMA = {
+TIER_SCHEMA = pl.Schema(
+    {
     "tier": pl.String, "collective": pl.String, "group_size": pl.Int32, "groups": pl.Int32, "instances": pl.Int64, "alpha_ns": pl.Int64,
     "root_ratio": pl.Float64, "busbw_bytes_per_s": pl.Float64, "busbw_low": pl.Float64, "busbw_high": pl.Float64,
     "best_busbw_bytes_per_s": pl.Float64, "half_size_bytes": pl.Int64, "reference_bytes_per_s": pl.Float64, "reference_from": pl.String,
     "wait_ratio": pl.Float64, "latency_ratio": pl.Float64, "tail_ratio": pl.Float64, "exposed_transfer_ns": pl.Int64, "bound": pl.String,
-}  # fmt: skip
+    }
+)  # fmt: skip
 
 
 class Reference(NamedTuple):
@@ -84,7 +86,7 @@ def network_tiers(instances: pl.DataFrame, references: Mapping[str, Reference], 
     keys = ["tier", "collective", "members"]
     tiny = _tiny(instances)
     for (tier, collective, members), part in instances.sort(*keys).group_by(keys, maintain_order=True):
-        model = _model(part, str(collective), int(members), tiny.get((tier, members)))  # type: ignore[call-overload, arg-type]
+        model = _model(part, str(collective), int(members), tiny.get((tier, members)))
         best = part.get_column("busbw_bytes_per_s").drop_nulls()
         decile = float(best.quantile(0.9) or 0.0) if len(best) else None
         reference = references.get(str(tier)) if tier is not None else None

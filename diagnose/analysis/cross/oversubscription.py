@@ -34,7 +34,9 @@ def oversubscription(instances: pl.DataFrame) -> Oversubscription | None:
     """
     key = ["collective", "members", "msg_bytes"]
     large = instances.filter(
-        pl.col("tier").is_in(["intra-leaf", "cross-leaf"]) & (pl.col("msg_bytes") >= _MIN_BYTES) & (pl.col("transfer_ns") > 0)
+        pl.col("tier").is_in(["intra-leaf", "cross-leaf"])
+        & (pl.col("msg_bytes") >= _MIN_BYTES)
+        & (pl.col("transfer_ns") > 0)
     ).with_columns((pl.col("tier") == "cross-leaf").alias("crosses"))
     both = large.group_by(key).agg(pl.col("crosses").any().alias("a"), (~pl.col("crosses")).any().alias("b"))
     large = large.join(both.filter(pl.col("a") & pl.col("b")), on=key)
@@ -54,12 +56,19 @@ def oversubscription(instances: pl.DataFrame) -> Oversubscription | None:
     return Oversubscription(draws[0], float(np.quantile(known, 0.025)), float(np.quantile(known, 0.975)))
 
 
-def _ratio(cell: NDArray[np.int64], time: NDArray[np.float64], crosses: NDArray[np.bool_], weight: NDArray[np.float64]) -> float:
+def _ratio(
+    cell: NDArray[np.int64], time: NDArray[np.float64], crosses: NDArray[np.bool_], weight: NDArray[np.float64]
+) -> float:
     logs, weights = [], []
     for one in range(int(cell.max()) + 1):
         mine = (cell == one) & (weight > 0)
         across, inside = mine & crosses, mine & ~crosses
         if across.any() and inside.any():
-            logs.append(np.log(np.median(np.repeat(time[across], weight[across].astype(int))) / np.median(np.repeat(time[inside], weight[inside].astype(int)))))
+            logs.append(
+                np.log(
+                    np.median(np.repeat(time[across], weight[across].astype(int)))
+                    / np.median(np.repeat(time[inside], weight[inside].astype(int)))
+                )
+            )
             weights.append(float((time * weight)[mine].sum()))
     return float(np.exp(np.average(logs, weights=weights))) if logs else float("nan")

@@ -18,13 +18,15 @@ if TYPE_CHECKING:
 
     from diagnose.analysis.cross.stragglers import Work
 
-SCHEMA = {
-    "rank": pl.Int32, "role": pl.Int32, "peers": pl.Int32, "work_ns": pl.Int64, "reference_ns": pl.Int64, "slowdown_ratio": pl.Float64,
-    "sigma_ratio": pl.Float64, "p_value": pl.Float64, "slow_steps_ratio": pl.Float64, "verdict": pl.String, "slow_steps": pl.List(pl.Int64),
-    "burst_ns": pl.Int64, **dict.fromkeys(COMPONENTS, pl.Int64), "speed_ratio": pl.Float64, "speed_spread_ratio": pl.Float64,
-    "matrix_ratio": pl.Float64, "memory_ratio": pl.Float64, "breadth_ratio": pl.Float64, "volume_ratio": pl.Float64,
-    "unshared_ratio": pl.Float64, "cause": pl.String, "cost_ns": pl.Int64,
-}  # fmt: skip
+SCHEMA = pl.Schema(
+    {
+    "rank": pl.Int32(), "role": pl.Int32(), "peers": pl.Int32(), "work_ns": pl.Int64(), "reference_ns": pl.Int64(), "slowdown_ratio": pl.Float64(),
+    "sigma_ratio": pl.Float64(), "p_value": pl.Float64(), "slow_steps_ratio": pl.Float64(), "verdict": pl.String(), "slow_steps": pl.List(pl.Int64()),
+    "burst_ns": pl.Int64(), **dict.fromkeys(COMPONENTS, pl.Int64()), "speed_ratio": pl.Float64(), "speed_spread_ratio": pl.Float64(),
+    "matrix_ratio": pl.Float64(), "memory_ratio": pl.Float64(), "breadth_ratio": pl.Float64(), "volume_ratio": pl.Float64(),
+    "unshared_ratio": pl.Float64(), "cause": pl.String(), "cost_ns": pl.Int64(),
+    }
+)  # fmt: skip
 _SPEED_COLUMNS = (
     "speed_ratio",
     "speed_spread_ratio",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-SCHEMA = {"rank": pl.Int32, "step": pl.Int64, "ratio": pl.Float64}
+SCHEMA = pl.Schema({"rank": pl.Int32, "step": pl.Int64, "ratio": pl.Float64})
 _KINDS = ("all_to_all", "all_to_allv")
 
 
@@ -15,14 +15,17 @@ def received_ratio(calls: pl.DataFrame) -> pl.DataFrame:
         calls: comm_call rows with group_id.
     """
     rows = calls.filter(
-        pl.col("collective").is_in(list(_KINDS)) & (pl.col("out_elems") > 0) & pl.col("step").is_not_null() & (pl.col("rank") >= 0)
+        pl.col("collective").is_in(list(_KINDS))
+        & (pl.col("out_elems") > 0)
+        & pl.col("step").is_not_null()
+        & (pl.col("rank") >= 0)
     )
     if rows.is_empty():
         return pl.DataFrame(schema=SCHEMA)
     per = rows.group_by("group_id", "rank", "step").agg(pl.col("out_elems").sum().cast(pl.Float64).alias("got"))
     per = per.with_columns(pl.col("got").mean().over("group_id", "step").alias("mean"))
     total = per.group_by("rank", "step").agg((pl.col("got").sum() / pl.col("mean").sum() - 1).alias("ratio"))
-    return total.select(list(SCHEMA)).cast(SCHEMA).sort("rank", "step")  # type: ignore[arg-type]
+    return total.select(list(SCHEMA)).cast(SCHEMA).sort("rank", "step")
 
 
 def imbalance(received: pl.DataFrame) -> float | None:

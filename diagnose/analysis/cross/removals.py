@@ -14,10 +14,18 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-_GAPS = {"idle_input_ns": pl.col("cause") == "input", "idle_gc_ns": pl.col("detail") == "gc", "idle_allocator_ns": pl.col("detail") == "allocator"}
+_GAPS = {
+    "idle_host_ns": pl.col("cause") == "host", "idle_input_ns": pl.col("cause") == "input",
+    "idle_gc_ns": pl.col("detail") == "gc", "idle_allocator_ns": pl.col("detail") == "allocator",
+}  # fmt: skip
 """Long gaps of the device by why they are there."""
 
-_STALLS = {"input_stall": "idle_input_ns", "gc_pause": "idle_gc_ns", "allocator": "idle_allocator_ns"}
+_STALLS = {
+    "input_stall": "idle_input_ns",
+    "gc_pause": "idle_gc_ns",
+    "allocator": "idle_allocator_ns",
+    "host_slow": "idle_host_ns",
+}
 _FOUND = 0.5
 """Where listed gaps hold less than half of a stall, it is spread over the step instead."""
 
@@ -30,7 +38,9 @@ def gap_removal(schedule: Schedule, parts: pl.DataFrame, gaps: pl.DataFrame, par
 
 def straggler_change(schedule: Schedule, parts: pl.DataFrame, ranks: pl.DataFrame, gaps: pl.DataFrame) -> Change | None:
     """Flagged ranks at the work of their role's ordinary ranks: step by step for persistent ones, slow steps for others."""
-    flagged = ranks.filter(pl.col("verdict") != "ordinary").select("rank", "role", "verdict", "cause", "slow_steps", "reference_ns")
+    flagged = ranks.filter(pl.col("verdict") != "ordinary").select(
+        "rank", "role", "verdict", "cause", "slow_steps", "reference_ns"
+    )
     if flagged.is_empty():
         return None
     columns = ("local_work_ns", *dict.fromkeys(_STALLS.values()))
@@ -44,14 +54,20 @@ def straggler_change(schedule: Schedule, parts: pl.DataFrame, ranks: pl.DataFram
     calm = pl.col("reference_ns").cast(pl.Float64)
     usual_work = pl.when(pl.col("verdict") == "persistent").then(pl.col("usual_local_work_ns")).otherwise(calm)
     hit = (pl.col("verdict") == "persistent") | pl.col("step").is_in(pl.col("slow_steps"))
-    rows = rows.filter(hit & usual_work.is_not_null()).with_columns((pl.col("local_work_ns") - usual_work).clip(lower_bound=0).alias("excess"))
-    stalls, rest = [], rows
-    for cause, part in _STALLS.items():
-        stall = rows.filter(pl.col("cause") == cause)
-        amount = pl.min_horizontal(pl.col(part) - pl.col(f"usual_{part}").fill_null(0), "excess").clip(lower_bound=0)
-        stalls.append(stall.select("rank", "step", amount.alias("wanted"), pl.lit(part).alias("part")))
-        rest = rest.filter(pl.col("cause") != cause)
-    scale = rest.select("rank", "step", (1 - pl.col("excess") / pl.col("local_work_ns")).clip(0.0, 1.0).alias("scale"))
+    rows = rows.filter(hit & usual_work.is_not_null()).with_columns(
+        (pl.col("local_work_ns") - usual_work).clip(lower_bound=0).alias("excess")
+    )
+    stalls = [
+        rows.filter(pl.col("cause") == cause).select(
+            "rank", "step", pl.min_horizontal(pl.col(part) - pl.col(f"usual_{part}").fill_null(0), "excess").clip(lower_bound=0).alias("wanted"),
+            pl.lit(part).alias("part"),
+        )
+        for cause, part in _STALLS.items()
+    ]
+    # What no gap holds goes in proportion to the work that is left.
+    stalled = rows.join(pl.concat(stalls).select("rank", "step", "wanted"), on=["rank", "step"], how="left").with_columns(pl.col("wanted").fill_null(0))
+    rest, left = pl.col("excess") - pl.col("wanted"), (pl.col("local_work_ns") - pl.col("wanted")).clip(lower_bound=1)
+    scale = stalled.select("rank", "step", (1 - rest / left).clip(0.0, 1.0).alias("scale"))
     change = _without(schedule, parts, gaps, pl.concat(stalls).filter(pl.col("wanted") > 0))
     matrix = schedule.matrix(scale)
     if change is None:
@@ -63,10 +79,17 @@ def _without(schedule: Schedule, parts: pl.DataFrame, gaps: pl.DataFrame, wanted
     """Take (rank, step, wanted, part) out of the gaps of that kind, or, where gaps do not show it, out of the whole step."""
     if wanted.is_empty():
         return None
-    wanted = wanted.filter(pl.col("rank").is_in(schedule.ranks.tolist()) & pl.col("step").is_in(schedule.steps.tolist()))
-    kinds = [gaps.filter(chosen).select("rank", "step", "start_ns", "dur_ns", pl.lit(part).alias("part")) for part, chosen in _GAPS.items()]
+    wanted = wanted.filter(
+        pl.col("rank").is_in(schedule.ranks.tolist()) & pl.col("step").is_in(schedule.steps.tolist())
+    )
+    kinds = [
+        gaps.filter(chosen).select("rank", "step", "start_ns", "dur_ns", pl.lit(part).alias("part"))
+        for part, chosen in _GAPS.items()
+    ]
     listed = pl.concat(kinds).join(wanted, on=["rank", "step", "part"])
-    listed = listed.with_columns(pl.col("dur_ns").sum().over("rank", "step", "part").alias("total")).filter(pl.col("total") >= _FOUND * pl.col("wanted"))
+    listed = listed.with_columns(pl.col("dur_ns").sum().over("rank", "step", "part").alias("total")).filter(
+        pl.col("total") >= _FOUND * pl.col("wanted")
+    )
     spread = wanted.join(listed.select("rank", "step", "part").unique(), on=["rank", "step", "part"], how="anti")
     work = parts.select("rank", "step", "local_work_ns").filter(pl.col("local_work_ns") > 0)
     scale = spread.group_by("rank", "step").agg(pl.col("wanted").sum()).join(work, on=["rank", "step"]).select(

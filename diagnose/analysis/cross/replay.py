@@ -58,7 +58,9 @@ class Levels(NamedTuple):
 def replay(schedule: Schedule, change: Change | None = None, levels: Levels | None = None) -> float:
     """Span of the replayed steps in nanoseconds: from the first start to the last end over all ranks' own spans."""
     change = change or Change()
-    length = schedule.transfer_ns if change.transfer is None else change.transfer(schedule.transfer_ns, schedule.size_bytes)
+    length = (
+        schedule.transfer_ns if change.transfer is None else change.transfer(schedule.transfer_ns, schedule.size_bytes)
+    )
     work = _work(schedule, change)
     if levels is None:
         return _by_event(schedule, work, length)
@@ -164,7 +166,9 @@ def _by_level(schedule: Schedule, work: Floats, length: Floats, levels: Levels) 
             mine, arrival = call[:arrivals], now[:arrivals]
             before = schedule.call_before[mine]
             done = latest[schedule.call_instance[before]] + length[before]
-            np.maximum.at(latest, schedule.call_instance[mine], np.where(before >= 0, np.maximum(arrival, done), arrival))
+            np.maximum.at(
+                latest, schedule.call_instance[mine], np.where(before >= 0, np.maximum(arrival, done), arrival)
+            )
         if until > arrivals:
             mine = call[arrivals:until]
             now[arrivals:until] = np.maximum(now[arrivals:until], latest[schedule.call_instance[mine]] + length[mine])

@@ -19,6 +19,8 @@ from diagnose.analysis.intervals import covered_ns, merge
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from diagnose.analysis.intervals import Merged
+
     Floats = NDArray[np.float64]
     Integers = NDArray[np.int64]
 
@@ -63,7 +65,9 @@ class Schedule(NamedTuple):
         mine = rows.filter(pl.col("rank").is_in(self.ranks.tolist()) & pl.col("step").is_in(self.steps.tolist()))
         by_number = np.argsort(self.steps)
         column = by_number[np.searchsorted(self.steps[by_number], mine.get_column("step").to_numpy())]
-        result[np.searchsorted(self.ranks, mine.get_column("rank").to_numpy()), column] = mine.get_column("scale").to_numpy()
+        result[np.searchsorted(self.ranks, mine.get_column("rank").to_numpy()), column] = mine.get_column(
+            "scale"
+        ).to_numpy()
         return result
 
 
@@ -80,7 +84,11 @@ class _Axis(NamedTuple):
 
 
 def build_schedule(
-    calls: pl.DataFrame, members: pl.DataFrame, collective: pl.DataFrame, steps: pl.DataFrame, kernels: pl.DataFrame | None = None
+    calls: pl.DataFrame,
+    members: pl.DataFrame,
+    collective: pl.DataFrame,
+    steps: pl.DataFrame,
+    kernels: pl.DataFrame | None = None,
 ) -> Schedule | None:
     """The schedule of the steps given, all ranks together; None without a matched collective.
 
@@ -115,7 +123,7 @@ def build_schedule(
     )  # fmt: skip
     placed = placed.join(shift, on="rank", how="left", maintain_order="left").with_row_index("row")
     # A call without whole instance is an instance of its own, as long as it was.
-    own = pl.col("row").cast(pl.Int64) + (placed.get_column("instance").max() or 0) + 1  # type: ignore[operator]
+    own = pl.col("row").cast(pl.Int64) + (placed.get_column("instance").max() or 0) + 1
     placed = placed.with_columns(
         pl.col("shift").fill_null(0), pl.when(known).then(pl.col("instance")).otherwise(own).alias("instance"),
         pl.when(known).then(pl.col("transfer_ns")).otherwise(pl.col("dur_ns")).alias("transfer_ns"),
@@ -157,11 +165,15 @@ def _events(placed: pl.DataFrame, steps: pl.DataFrame, kernels: pl.DataFrame | N
     marks = np.arange(len(ranks))
     rank = np.concatenate((row_rank, row_rank[stretch], marks))
     local = np.concatenate((start, start[stretch] + duration[stretch], last))
-    kind = np.concatenate((np.full(len(start), ARRIVE), np.full(len(stretch), BLOCK), np.full(len(ranks), MARK))).astype(np.int8)
+    kind = np.concatenate(
+        (np.full(len(start), ARRIVE), np.full(len(stretch), BLOCK), np.full(len(ranks), MARK))
+    ).astype(np.int8)
     call = np.concatenate((np.arange(len(start)), stretch, np.full(len(ranks), -1)))
     steps_of = np.concatenate((step, step[stretch], np.full(len(ranks), len(numbers) - 1)))
     at = axis.place(rank, local)
-    progress = (at - rank * axis.stride - covered_ns(waits, rank * axis.stride, np.maximum(at, rank * axis.stride))).astype(np.float64)
+    progress = (
+        at - rank * axis.stride - covered_ns(waits, rank * axis.stride, np.maximum(at, rank * axis.stride))
+    ).astype(np.float64)
     progress -= idle[steps_of]
     typical = progress if kernels is None else progress + _gained(kernels, axis, ranks, numbers, rank, at)
     origin = int(start.min())
@@ -178,9 +190,13 @@ def _events(placed: pl.DataFrame, steps: pl.DataFrame, kernels: pl.DataFrame | N
     )  # fmt: skip
 
 
-def _gained(kernels: pl.DataFrame, axis: _Axis, ranks: Integers, steps: Integers, rank: Integers, at: Integers) -> Floats:
+def _gained(
+    kernels: pl.DataFrame, axis: _Axis, ranks: Integers, steps: Integers, rank: Integers, at: Integers
+) -> Floats:
     """Progress gained before each place of the axis, since the start of its rank, with kernels at their typical durations."""
-    mine = kernels.filter(pl.col("rank").is_in(ranks.tolist()) & pl.col("step").is_in(steps.tolist())).sort("rank", "start_ns")
+    mine = kernels.filter(pl.col("rank").is_in(ranks.tolist()) & pl.col("step").is_in(steps.tolist())).sort(
+        "rank", "start_ns"
+    )
     of, start = np.searchsorted(ranks, mine.get_column("rank").to_numpy()), mine.get_column("start_ns").to_numpy()
     low, high = axis.place(of, start), axis.place(of, start + mine.get_column("dur_ns").to_numpy())
     typical = mine.get_column("typical_ns").to_numpy()
@@ -196,7 +212,7 @@ def _blocking(placed: pl.DataFrame, duration: Integers) -> NDArray[np.bool_]:
     return result
 
 
-def _waits(placed: pl.DataFrame, axis: _Axis, row_rank: Integers, start: Integers, blocks: NDArray[np.bool_]):  # noqa: ANN202 - Merged
+def _waits(placed: pl.DataFrame, axis: _Axis, row_rank: Integers, start: Integers, blocks: NDArray[np.bool_]) -> Merged:
     """Exposed stretches of blocking calls on the common axis."""
     pieces = (
         placed.select("row", "exposed_from_ns", "exposed_to_ns").filter(pl.Series(blocks))

@@ -27,7 +27,9 @@ def pauses_before(steps: pl.DataFrame) -> pl.DataFrame:
     return each.select("step", idle.cum_sum().alias("idle"))
 
 
-def causal_order(order: Integers, arrives: NDArray[np.bool_], blocks: NDArray[np.bool_], rank: Integers, instance: Integers) -> Integers:
+def causal_order(
+    order: Integers, arrives: NDArray[np.bool_], blocks: NDArray[np.bool_], rank: Integers, instance: Integers
+) -> Integers:
     """The order with no block before the arrivals that it waits for, which clocks that disagree put after it.
 
     Each rank keeps its own order: it stops at such a block until all have arrived. Ranks that stop for each other (calls

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import polars as pl
 
-_MATRIX = r"(?i)gemm|cutlass|cublas|conv|wgrad|dgrad|Cijk_|mma|flash|fmha|attention|linear|addmm|matmul|bmm|einsum|_mm\b|::mm\b"
+_MATRIX = r"(?i)gemm|nvjet|xmma|cutlass|cublas|conv|wgrad|dgrad|Cijk_|mma|flash|fmha|attention|linear|addmm|matmul|bmm|einsum|_mm\b|::mm\b"
 _SHARED_RATIO = 0.5
 _MIN_WEIGHT = 0.002
 _CORE_RATIO = 0.8
 """The fewest signatures that take this share of the time are what the rank is there for; the rest runs on its host."""
 
-SCHEMA = {
+SCHEMA = pl.Schema(
+    {
     "rank": pl.Int32, "speed_ratio": pl.Float64, "speed_spread_ratio": pl.Float64, "matrix_ratio": pl.Float64, "memory_ratio": pl.Float64,
     "breadth_ratio": pl.Float64, "volume_ratio": pl.Float64, "unshared_ratio": pl.Float64,
-}  # fmt: skip
+    }
+)  # fmt: skip
 
 
 def compare_speed(stats: pl.DataFrame, roles: dict[int, int]) -> pl.DataFrame:
@@ -40,11 +42,15 @@ def compare_speed(stats: pl.DataFrame, roles: dict[int, int]) -> pl.DataFrame:
     )
     ranks = per.get_column("rank").n_unique()
     in_role = per.select("rank", "role").unique().group_by("role").len("role_ranks")
-    reference = per.group_by("signature").agg(
-        pl.col("mean_ns").median().alias("ref_ns"),
-        (pl.len() / ranks).alias("spread"),
-        pl.col("total_ns").sum().alias("weight"),
-    ).sort("weight", "signature", descending=[True, False])
+    reference = (
+        per.group_by("signature")
+        .agg(
+            pl.col("mean_ns").median().alias("ref_ns"),
+            (pl.len() / ranks).alias("spread"),
+            pl.col("total_ns").sum().alias("weight"),
+        )
+        .sort("weight", "signature", descending=[True, False])
+    )
     before = pl.col("weight").cum_sum() - pl.col("weight")
     reference = reference.with_columns((before < _CORE_RATIO * pl.col("weight").sum()).alias("core"))
     by_role = per.group_by("role", "signature").agg(pl.len().alias("running")).join(in_role, on="role")

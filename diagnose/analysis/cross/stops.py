@@ -52,7 +52,9 @@ def regular_stops(log: pl.DataFrame) -> Stops | None:
         return None
     hit = slow[regular]
     times = rows.get_column("t_ns").to_list()
-    spans = tuple((times[place] - int(length[place]), times[place]) for place in hit.tolist() if times[place] is not None)
+    spans = tuple(
+        (times[place] - int(length[place]), times[place]) for place in hit.tolist() if times[place] is not None
+    )
     return Stops(every, tuple(step[hit].tolist()), spans, round(float((length[hit] - usual).sum())), len(rows))
 
 

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import math
 import warnings
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 MIN_EFFECT_RATIO = 0.03
 FALSE_DISCOVERY = 0.01
@@ -29,7 +31,10 @@ _APART = 1.5
 """Clusters whose distance is this many times the width of the lower one are no single spread."""
 _BURST_EFFECT = 0.05
 _BURST_CHANCE = 0.02
-_BIG_BURST = 0.5
+_PAUSE_RATIO = 0.15
+"""Healthy ranks pause in 2 % of their steps, for 15 % of a step on average and with an exponential tail."""
+
+_PAUSE_SURPRISE = 0.01
 
 
 class Work(NamedTuple):
@@ -61,7 +66,9 @@ def median(values: NDArray[np.float64], axis: int) -> NDArray[np.float64]:
     """Median that leaves NaN out, fast where there is none."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # slices without any value stay NaN
-        found: NDArray[np.float64] = np.nanmedian(values, axis=axis) if np.isnan(values).any() else np.median(values, axis=axis)
+        found: NDArray[np.float64] = (
+            np.nanmedian(values, axis=axis) if np.isnan(values).any() else np.median(values, axis=axis)
+        )
     return found
 
 
@@ -151,7 +158,9 @@ def _lower_cluster(ordered: NDArray[np.float64], half: int) -> NDArray[np.float6
     split = int(np.argmax(gaps)) + 1
     low = ordered[:split]
     apart = float(gaps[split - 1])
-    return low if split >= half and apart > max(_APART * float(low[-1] - low[0]), math.log1p(MIN_EFFECT_RATIO)) else None
+    return (
+        low if split >= half and apart > max(_APART * float(low[-1] - low[0]), math.log1p(MIN_EFFECT_RATIO)) else None
+    )
 
 
 def discoveries(p_values: NDArray[np.float64], level: float) -> NDArray[np.bool_]:
@@ -181,7 +190,8 @@ def _bursts(
     tails = {hits: _binomial_tail(hits, steps, _BURST_CHANCE) for hits in set(count.tolist())}
     chance = np.array([tails[hits] for hits in count.tolist()])
     chance[~np.isfinite(sigma) & (count == 0)] = 1.0
-    large = np.where(np.isnan(excess), -np.inf, excess).max(axis=1) > math.log1p(_BIG_BURST)
+    longest = np.expm1(np.where(np.isnan(excess), -np.inf, excess).max(axis=1))
+    large = np.isfinite(excess).sum() * _BURST_CHANCE * np.exp(-longest / _PAUSE_RATIO) < _PAUSE_SURPRISE
     transient = (discoveries(chance, level) | large) & ~persistent & (count > 0)
     slow[~transient] = False
     return slow, transient

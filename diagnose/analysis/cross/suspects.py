@@ -31,10 +31,12 @@ _UNEVEN = ("all_to_allv", "gather", "scatter", "send_recv", "coalesced", "unknow
 _HEALTHY = 2.0
 """Groups less than two standard deviations above the fast ones vote against their members."""
 
-SCHEMA = {
-    "kind": pl.String, "name": pl.String, "host": pl.String, "ranks": pl.List(pl.Int32), "score": pl.Float64, "slowdown_ratio": pl.Float64,
-    "ambiguous": pl.Boolean, "tier": pl.String,
-}  # fmt: skip
+SCHEMA = pl.Schema(
+    {
+    "kind": pl.String(), "name": pl.String(), "host": pl.String(), "ranks": pl.List(pl.Int32()), "score": pl.Float64(), "slowdown_ratio": pl.Float64(),
+    "ambiguous": pl.Boolean(), "tier": pl.String(),
+    }
+)  # fmt: skip
 
 
 class Candidate(NamedTuple):
@@ -71,7 +73,9 @@ def _suspects(instances: pl.DataFrame, candidates: list[Candidate], tier: str) -
     return _greedy(candidates, holds, z, effect).with_columns(pl.lit(tier).alias("tier")).select(list(SCHEMA))
 
 
-def _holds(candidates: list[Candidate], members: list[frozenset[int]], *, inside: bool) -> np.ndarray[tuple[int, int], np.dtype[np.bool_]]:
+def _holds(
+    candidates: list[Candidate], members: list[frozenset[int]], *, inside: bool
+) -> np.ndarray[tuple[int, int], np.dtype[np.bool_]]:
     """[candidate, group]: groups that cross the candidate's border; for links inside a node, groups within it."""
     place = {rank: [] for item in candidates for rank in item.ranks}  # type: dict[int, list[int]]
     for number, item in enumerate(candidates):
@@ -191,7 +195,7 @@ def _greedy(
                     "ambiguous": len(equal) > 1,
                 }
             )
-            taken.add(place)
+            taken.add(int(place))
         left &= ~holds[top]
         if not left.any():
             break

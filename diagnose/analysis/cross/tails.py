@@ -39,7 +39,8 @@ def tail_suspects(instances: pl.DataFrame, hosts: Mapping[int, str | None]) -> p
         pl.col("transfer_ns").median().over(key).alias("usual"), pl.len().over(key).alias("count")
     ).filter(pl.col("count") >= 5)  # fmt: skip
     groups = judged.group_by("ranks").agg(
-        (pl.col("transfer_ns") > _OUTLIER * pl.col("usual")).sum().cast(pl.Int64).alias("hits"), pl.len().cast(pl.Int64).alias("trials")
+        (pl.col("transfer_ns") > _OUTLIER * pl.col("usual")).sum().cast(pl.Int64).alias("hits"),
+        pl.len().cast(pl.Int64).alias("trials"),
     )
     hits, trials = groups.get_column("hits").to_numpy(), groups.get_column("trials").to_numpy()
     if len(groups) < 2 or hits.sum() < _MIN_HITS:
@@ -62,7 +63,9 @@ def tail_suspects(instances: pl.DataFrame, hosts: Mapping[int, str | None]) -> p
     near = [(evidence, item) for evidence, item in found if evidence > best - _NEAR]
     hostwide = {item.host for _, item in near if item.kind == "node"}
     near = [(evidence, item) for evidence, item in near if item.kind == "node" or item.host not in hostwide]
-    usual = float((judged.get_column("transfer_ns") / judged.get_column("usual")).filter(judged.get_column("transfer_ns") > _OUTLIER * judged.get_column("usual")).median() or 1.0)  # type: ignore[arg-type]
+    ratio = judged.get_column("transfer_ns") / judged.get_column("usual")
+    outside = ratio.filter(ratio > _OUTLIER)
+    usual = float(np.median(outside.to_numpy())) if len(outside) else 1.0
     return pl.DataFrame(
         [
             {"kind": f"{item.kind} tail", "name": item.name, "host": item.host, "ranks": list(item.ranks), "score": evidence, "slowdown_ratio": usual - 1,

@@ -58,7 +58,9 @@ def split_waits(members: pl.DataFrame, calls: pl.DataFrame, clocks: Clocks, host
     # A receive cannot be waiting once its sender has started; where clocks contradict the durations, durations hold.
     transfer = np.where(rooted, np.minimum(np.maximum(last_end - latest, 0), longest), transfer)
     wait = np.maximum(rows.duration - transfer[rows.owner], 0)
-    last = np.where(rooted, rows.member_at(rows.start, latest, last=True), rows.member_at(rows.duration, shortest, last=False))
+    last = np.where(
+        rooted, rows.member_at(rows.start, latest, last=True), rows.member_at(rows.duration, shortest, last=False)
+    )
     split = {
         "transfer_ns": transfer, "wait_ns": np.add.reduceat(wait, rows.first) if len(wait) else wait, "start_skew_ns": longest - shortest,
         "end_skew_ns": last_end - rows.least(rows.end), "last_rank": last, "residual": rows.most(rows.residual), "rooted": rooted,

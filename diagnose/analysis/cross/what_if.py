@@ -20,7 +20,7 @@ MAX_ERROR = 0.05
 
 _SMALL_BYTES = 65_536
 
-SCHEMA = {"scenario": pl.String, "step_ns": pl.Int64, "speedup": pl.Float64, "explained_ratio": pl.Float64}
+SCHEMA = pl.Schema({"scenario": pl.String, "step_ns": pl.Int64, "speedup": pl.Float64, "explained_ratio": pl.Float64})
 
 
 class Inputs(NamedTuple):
@@ -127,6 +127,10 @@ def _rebalanced(schedule: Schedule, inputs: Inputs) -> Change | None:
     if len(work) < 2:
         return None
     mean = float(work.get_column("work").mean() or 0.0)  # type: ignore[arg-type]
-    ratio = inputs.ranks.select("rank", "role").join(work.filter(pl.col("work") > 0), on="role").select("rank", (mean / pl.col("work")).alias("scale"))
+    ratio = (
+        inputs.ranks.select("rank", "role")
+        .join(work.filter(pl.col("work") > 0), on="role")
+        .select("rank", (mean / pl.col("work")).alias("scale"))
+    )
     rows = ratio.join(pl.DataFrame({"step": schedule.steps}), how="cross")
     return Change(scale=schedule.matrix(rows))

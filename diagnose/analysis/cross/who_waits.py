@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-SCHEMA = {"rank": pl.Int32, "wait_ns": pl.Int64, "caused_wait_ns": pl.Int64, "last_ratio": pl.Float64}
+SCHEMA = pl.Schema({"rank": pl.Int32, "wait_ns": pl.Int64, "caused_wait_ns": pl.Int64, "last_ratio": pl.Float64})
 
 
 def who_waits(collective: pl.DataFrame, collective_rank: pl.DataFrame, steps: int) -> pl.DataFrame:

@@ -64,7 +64,9 @@ def lay_out_steps(trace: RankTrace) -> LaidOut | None:
     else:
         segment = _by_causes(trace, start, end)
         window_of = np.arange(len(rows))
-        arguments = [args._replace(seq=None) for args in arguments]  # counted in the order of the file, through all steps
+        arguments = [
+            args._replace(seq=None) for args in arguments
+        ]  # counted in the order of the file, through all steps
     if segment is None:
         return None
     period = 1 << int(np.ceil(np.log2(2.0 * float((end - start).max()) + 1)))
@@ -111,7 +113,11 @@ def _segments(start: NDArray[np.int64], correlation: NDArray[np.int64]) -> NDArr
 def _by_causes(trace: RankTrace, opens_ns: NDArray[np.int64], closes_ns: NDArray[np.int64]) -> NDArray[np.int64] | None:
     """Window of each call from what starts its device work; None unless all steps run one program and fill their windows."""
     runtime, activities = trace.runtime, trace.activities
-    if not 0 < len(runtime.ref) <= _MAX_CALLS or len(np.unique(runtime.ref)) != len(runtime.ref) or len(activities.start_ns) != len(runtime.ref):
+    if (
+        not 0 < len(runtime.ref) <= _MAX_CALLS
+        or len(np.unique(runtime.ref)) != len(runtime.ref)
+        or len(activities.start_ns) != len(runtime.ref)
+    ):
         return None
     calls = np.argsort(runtime.ref, kind="stable")
     work = np.argsort(activities.correlation, kind="stable")
@@ -123,14 +129,21 @@ def _by_causes(trace: RankTrace, opens_ns: NDArray[np.int64], closes_ns: NDArray
     said = [trace.comm_args[one] if one >= 0 else None for one in activities.args[work].tolist()]
     what = [None if args is None else (args.collective, args.group_name, args.src_rank, args.dst_rank) for args in said]
     code: dict[tuple[object, ...], int] = {}
-    kind = np.array([code.setdefault(one, len(code)) for one in zip(activities.name[work].tolist(), stream.tolist(), what, strict=True)])
+    kind = np.array(
+        [
+            code.setdefault(one, len(code))
+            for one in zip(activities.name[work].tolist(), stream.tolist(), what, strict=True)
+        ]
+    )
     by_open = np.argsort(opens_ns, kind="stable")
     table = Work(start[order], end[order], kind[order], stream[order])
     window = tell_apart(table, opens_ns[by_open].tolist(), closes_ns[by_open].tolist())
     if window is None:
         return None
     length = (closes_ns - opens_ns)[by_open]
-    spans = np.array([table.end_ns[window == one].max() - table.start_ns[window == one].min() for one in range(len(by_open))])
+    spans = np.array(
+        [table.end_ns[window == one].max() - table.start_ns[window == one].min() for one in range(len(by_open))]
+    )
     if (np.abs(spans - length) > _SPAN_RATIO * length).any():
         return None
     result = np.empty(len(calls), np.int64)

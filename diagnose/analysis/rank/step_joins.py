@@ -73,7 +73,9 @@ def _learn(work: Work, track: Integers, steps: int) -> Learned:
     for key, values in seen.items():
         delay = np.array([value for value, _ in values], np.float64)
         middle = float(np.median(delay))
-        learned[key] = Usual(middle, float(np.median(np.abs(delay - middle))), bool(np.mean([amid for _, amid in values]) > 0.5))
+        learned[key] = Usual(
+            middle, float(np.median(np.abs(delay - middle))), bool(np.mean([amid for _, amid in values]) > 0.5)
+        )
     return learned
 
 
@@ -81,7 +83,9 @@ def _walk(work: Work, rows: Integers) -> list[tuple[int, int, Track, int]]:
     """(stream, place on it, the step's state before it, start) of the activities of one step, in order."""
     state = Track((0,) * (int(work.stream.max()) + 1), (), 0)
     result = []
-    for start, end, stream in zip(work.start_ns[rows].tolist(), work.end_ns[rows].tolist(), work.stream[rows].tolist(), strict=True):
+    for start, end, stream in zip(
+        work.start_ns[rows].tolist(), work.end_ns[rows].tolist(), work.stream[rows].tolist(), strict=True
+    ):
         state = advanced(state, start)
         place = state.place[stream]
         result.append((stream, place, state, start))
@@ -107,7 +111,9 @@ def _named(work: Work, track: Integers, windows: _Windows) -> Integers:
     steps = len(windows.opens_ns)
     first = np.array([work.start_ns[track == one].min() for one in range(steps)])
     last = np.array([work.end_ns[track == one].max() for one in range(steps)])
-    cost = _far(first[:, None] - windows.opens_ns - windows.lead_ns) + _far(last[:, None] - windows.closes_ns - windows.lag_ns)
+    cost = _far(first[:, None] - windows.opens_ns - windows.lead_ns) + _far(
+        last[:, None] - windows.closes_ns - windows.lag_ns
+    )
     name = np.empty(steps, np.int64)
     rows, columns = linear_sum_assignment(cost)
     name[rows] = columns
@@ -125,7 +131,9 @@ def _join(work: Work, window: Integers, windows: _Windows) -> Integers:
         rows = np.flatnonzero(window == one)
         place[rows] = [at for _, at, _, _ in _walk(work, rows)]
     for stream, at in _doubtful(work, window, usual, steps):
-        cuts = np.array([np.flatnonzero((window == one) & (work.stream == stream) & (place == at))[0] for one in range(steps)])
+        cuts = np.array(
+            [np.flatnonzero((window == one) & (work.stream == stream) & (place == at))[0] for one in range(steps)]
+        )
         before = [np.flatnonzero((window == one) & (np.arange(len(window)) < cuts[one])) for one in range(steps)]
         after = [np.flatnonzero((window == one) & (np.arange(len(window)) >= cuts[one])) for one in range(steps)]
         if len({tuple(np.bincount(work.kind[rows], minlength=int(work.kind.max()) + 1)) for rows in before}) > 1:

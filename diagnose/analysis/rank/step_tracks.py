@@ -124,7 +124,9 @@ def follow(work: Work, opens_ns: Sequence[int], usual: Learned) -> Integers | No
         if not found:
             return None
         limit = min(guess.cost for guess in found.values()) + _MARGIN
-        guesses = sorted((guess for guess in found.values() if guess.cost <= limit), key=lambda guess: guess.cost)[:_WIDTH]
+        guesses = sorted((guess for guess in found.values() if guess.cost <= limit), key=lambda guess: guess.cost)[
+            :_WIDTH
+        ]
     best = guesses[0]
     return _unlinked(best.chosen, len(work.start_ns)) if len(best.tracks) == steps else None
 

@@ -32,27 +32,27 @@ class Row(Protocol):
     """What a reader of tables or stores delivers for one measurement."""
 
     @property
-    def place(self) -> str: ...  # noqa: D102 - where it was read, for messages
+    def place(self) -> str: ...
     @property
-    def gpus(self) -> int: ...  # noqa: D102
+    def gpus(self) -> int: ...
     @property
-    def value(self) -> float: ...  # noqa: D102
+    def value(self) -> float: ...
     @property
-    def repeat(self) -> str | None: ...  # noqa: D102
+    def repeat(self) -> str | None: ...
     @property
-    def hosts(self) -> int | None: ...  # noqa: D102
+    def hosts(self) -> int | None: ...
     @property
-    def model(self) -> str | None: ...  # noqa: D102
+    def model(self) -> str | None: ...
     @property
-    def global_batch(self) -> float | None: ...  # noqa: D102
+    def global_batch(self) -> float | None: ...
     @property
-    def local_batch(self) -> float | None: ...  # noqa: D102
+    def local_batch(self) -> float | None: ...
     @property
-    def step_ns(self) -> float | None: ...  # noqa: D102
+    def step_ns(self) -> float | None: ...
     @property
-    def noise_ratio(self) -> float | None: ...  # noqa: D102
+    def noise_ratio(self) -> float | None: ...
     @property
-    def parts_ns(self) -> Mapping[str, float]: ...  # noqa: D102
+    def parts_ns(self) -> Mapping[str, float]: ...
 
 
 class Point(msgspec.Struct, frozen=True, kw_only=True):

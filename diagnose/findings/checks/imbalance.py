@@ -25,7 +25,9 @@ def check(facts: Facts) -> Iterator[Finding]:
     rule = facts.rules["RANK-IMBALANCE"]
     lost = _cost(facts, uneven)
     share = lost / (job.span_ns or 1)
-    severity = rule.judge(share=share, variation=uneven.variation, rotation=1 - uneven.top_share, moving=1 - uneven.between)
+    severity = rule.judge(
+        share=share, variation=uneven.variation, rotation=1 - uneven.top_share, moving=1 - uneven.between
+    )
     if severity is None:
         return
     yield rule.finding(
@@ -42,9 +44,13 @@ def check(facts: Facts) -> Iterator[Finding]:
 
 def _cost(facts: Facts, uneven: Uneven) -> float:
     """What even work would save: by replay where it explains the run, less what even stages save; else the excess."""
-    rows = facts.tables.query("SELECT scenario, speedup FROM what_if WHERE scenario IN ('no_skew', 'stage_rebalanced') AND speedup > 0")
+    rows = facts.tables.query(
+        "SELECT scenario, speedup FROM what_if WHERE scenario IN ('no_skew', 'stage_rebalanced') AND speedup > 0"
+    )
     speedup: dict[str, float] = dict(rows.iter_rows())
     if "no_skew" not in speedup or not facts.step_ns:
         return uneven.excess_ns
-    even, staged = (facts.step_ns * (1 - 1 / max(speedup.get(name, 1.0), 1.0)) for name in ("no_skew", "stage_rebalanced"))
+    even, staged = (
+        facts.step_ns * (1 - 1 / max(speedup.get(name, 1.0), 1.0)) for name in ("no_skew", "stage_rebalanced")
+    )
     return max(even - staged, 0.0)

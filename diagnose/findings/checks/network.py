@@ -49,7 +49,11 @@ def check(facts: Facts) -> Iterator[Finding | NotChecked]:
     known = list(known_causes(facts, tiers, Blocking(blocking, mean, span)))
     yield from (item for item in known if item is not None)
     rest = max(blocking - sum(item.impact.ns_per_step or 0 for item in known), 0.0)
-    hidden = facts.tables.query("SELECT host FROM network_suspect WHERE score = 0 ORDER BY host").get_column("host").to_list()
+    hidden = (
+        facts.tables.query("SELECT host FROM network_suspect WHERE score = 0 ORDER BY host")
+        .get_column("host")
+        .to_list()
+    )
     classes = _classes(tiers)
     for place, (code, rows, weight) in enumerate(classes):
         # Classes that are small each and too much together: the dearest speaks for all.
@@ -77,7 +81,13 @@ def _code(row: dict[str, Any]) -> str:
     """What bounds the transfers of a class; of one that mostly waits, what bounds the rest."""
     bound = row["bound"] or "unknown"
     if bound == "wait":
-        bound = "latency" if (row["latency_ratio"] or 0.0) > LATENCY else "tail" if (row["tail_ratio"] or 0.0) > TAIL else "unknown"
+        bound = (
+            "latency"
+            if (row["latency_ratio"] or 0.0) > LATENCY
+            else "tail"
+            if (row["tail_ratio"] or 0.0) > TAIL
+            else "unknown"
+        )
     code = _CODES[bound]
     return "NET-INTRA-NODE" if code == "NET-BANDWIDTH" and row["tier"] == "intra-node" else code
 

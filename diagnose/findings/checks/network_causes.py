@@ -43,7 +43,10 @@ def known_causes(facts: Facts, tiers: pl.DataFrame, blocked: Blocking) -> Iterat
     weights = _weights(tiers)
     suspects = facts.tables.query("SELECT * FROM network_suspect WHERE score > 0 ORDER BY score DESC, kind, name")
     tails = pl.col("kind").str.ends_with("tail")
-    inside, outside = suspects.filter(pl.col("tier") == "intra-node"), suspects.filter((pl.col("tier") != "intra-node") & ~tails)
+    inside, outside = (
+        suspects.filter(pl.col("tier") == "intra-node"),
+        suspects.filter((pl.col("tier") != "intra-node") & ~tails),
+    )
     over = list(_oversubscription(facts, tiers, blocking, span))
     yield from over
     if not over:
@@ -86,12 +89,20 @@ def _lossy(facts: Facts, tiers: pl.DataFrame, suspects: pl.DataFrame, blocking: 
     if suspects.is_empty():
         return
     total = float(tiers.get_column("exposed_transfer_ns").sum() or 1)
-    tail = float((tiers.get_column("tail_ratio").fill_null(0.0) * tiers.get_column("exposed_transfer_ns").fill_null(0)).sum()) / total
+    tail = (
+        float(
+            (tiers.get_column("tail_ratio").fill_null(0.0) * tiers.get_column("exposed_transfer_ns").fill_null(0)).sum()
+        )
+        / total
+    )
     severity = rule.judge(share=blocking / span, tail=tail)
     if severity is None:
         return
     top = suspects.row(0, named=True)
-    names, hosts = suspects.get_column("name").to_list(), suspects.get_column("host").drop_nulls().unique().sort().to_list()
+    names, hosts = (
+        suspects.get_column("name").to_list(),
+        suspects.get_column("host").drop_nulls().unique().sort().to_list(),
+    )
     yield rule.finding(
         severity, fields={"who": _who(top), "tail": tail, "slowdown": top["slowdown_ratio"] or 0.0, "ambiguity": _ambiguity(names), "share": blocking / span},
         hosts=hosts if len(hosts) <= _NAMED_HOSTS else [], ranks=top["ranks"] if len(names) == 1 and top["kind"] == "rank tail" else [],
@@ -123,9 +134,14 @@ def _protocol(facts: Facts, tiers: pl.DataFrame, blocking: float, span: int) -> 
     """One kind of collective far below the others of the same groups."""
     if facts.tables.query("SELECT backend FROM run").item() in _CPU_BACKENDS:
         return
-    sizes = facts.tables.query("SELECT collective, members AS group_size, median(msg_bytes) AS size FROM collective GROUP BY ALL")
+    sizes = facts.tables.query(
+        "SELECT collective, members AS group_size, median(msg_bytes) AS size FROM collective GROUP BY ALL"
+    )
     rows = tiers.join(sizes, on=["collective", "group_size"]).filter(
-        pl.col("collective").is_in(list(_RINGS)) & (pl.col("size") >= _LARGE_BYTES) & (pl.col("busbw_bytes_per_s") > 0) & (pl.col("group_size") > 2)
+        pl.col("collective").is_in(list(_RINGS))
+        & (pl.col("size") >= _LARGE_BYTES)
+        & (pl.col("busbw_bytes_per_s") > 0)
+        & (pl.col("group_size") > 2)
     )
     total = float(tiers.get_column("exposed_transfer_ns").sum() or 1)
     rule = facts.rules["NET-PROTOCOL"]

@@ -51,29 +51,15 @@ def check(facts: Facts) -> Iterator[Finding | NotChecked]:
         return
     yield from _few_peers(facts, work)
     span = job.span_ns or 1
-    if not len(work.filter(pl.col("cause") == "input_stall")):
-        yield from _changing_input(facts, job)
-    for slow in _grouped(facts, work.filter(pl.col("verdict") != "ordinary")):
-        finding = _finding(facts, slow, span)
+    slow = list(_grouped(facts, work.filter(pl.col("verdict") != "ordinary")))
+    if not any(one.cause == "input_stall" and one.persistence != "transient" for one in slow):
+        changing = list(_changing_input(facts, job))
+        yield from changing
+        slow = [one for one in slow if not (changing and one.cause == "input_stall")]
+    for one in slow:
+        finding = _finding(facts, one, span)
         if finding is not None:
             yield finding
-
-
-def _few_peers(facts: Facts, work: pl.DataFrame) -> Iterator[NotChecked]:
-    alone = work.filter(pl.col("peers") == 0)
-    if len(alone):
-        yield NotChecked(
-            "Is a pipeline stage slow because of its device or because of its layers?",
-            f"{len(alone)} ranks have no peer that does the same work (one rank a stage)",
-            "profile a job with at least two data-parallel replicas, or read the devices' clocks and throttle reasons during the run",
-        )
-    found = facts.tables.query("SELECT value FROM job_stat WHERE name = 'detectable_slowdown_ratio'")
-    limit = found.item() if len(found) else None
-    if limit is not None and 0.1 < limit < float("inf"):
-        yield NotChecked(
-            "Is a rank slower by a few percent?", f"work varies so much from step to step that less than {limit:.0%} cannot be told from noise",
-            "profile more steps (schedule active=20)",
-        )  # fmt: skip
 
 
 def _changing_input(facts: Facts, job: JobSummary) -> Iterator[Finding]:
@@ -83,7 +69,12 @@ def _changing_input(facts: Facts, job: JobSummary) -> Iterator[Finding]:
     steps = ranks.with_columns(late).group_by("step").agg(
         pl.col("late").max(), pl.col("rank").sort_by("late").last().alias("who"), pl.col("exposed_wait_ns").max().alias("waited")
     )  # fmt: skip
-    lost = steps.select(pl.min_horizontal("late", pl.col("waited").fill_null(pl.col("late"))).clip(lower_bound=0).median()).item() or 0
+    lost = (
+        steps.select(
+            pl.min_horizontal("late", pl.col("waited").fill_null(pl.col("late"))).clip(lower_bound=0).median()
+        ).item()
+        or 0
+    )
     rule = facts.rules["RANK-INPUT"]
     severity = rule.judge(share=lost / (job.span_ns or 1))
     if severity is None or steps.get_column("who").n_unique() < _ROTATING_RANKS:
@@ -121,7 +112,8 @@ def _rotates(rows: pl.DataFrame) -> bool:
     """Many ranks, none of which carries most of it."""
     cost = rows.get_column("cost_ns").fill_null(0)
     total = cost.sum() or 1
-    return len(rows) >= _ROTATING_RANKS and (cost.max() or 0) <= _ROTATING_SHARE * total  # type: ignore[operator]
+    largest = float(cost.max() or 0)  # type: ignore[arg-type]
+    return len(rows) >= _ROTATING_RANKS and largest <= _ROTATING_SHARE * float(total)
 
 
 def _finding(facts: Facts, slow: Slow, span: int) -> Finding | None:

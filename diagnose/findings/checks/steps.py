@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from diagnose.analysis.summary import JobSummary
 from diagnose.findings.job import job_summary
 from diagnose.model import Evidence, NotChecked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from diagnose.analysis.summary import JobSummary
     from diagnose.findings.facts import Facts
     from diagnose.model import Finding
 
@@ -107,11 +107,19 @@ def _small_kernels(facts: Facts, job: JobSummary) -> Iterator[Finding]:
 
 def _lost_captures(facts: Facts) -> Iterator[Finding | NotChecked]:
     lost = facts.tables.query("SELECT rank, lost_capture FROM rank WHERE lost_capture IS NOT NULL ORDER BY rank")
-    blind = facts.tables.query("SELECT example FROM issue WHERE code = 'no_launches' ORDER BY path LIMIT 1").get_column("example")
+    blind = facts.tables.query("SELECT example FROM issue WHERE code = 'no_launches' ORDER BY path LIMIT 1").get_column(
+        "example"
+    )
     if len(blind):
-        yield NotChecked("Why is the device idle?", str(blind[0]), "record the host too: activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]")
+        yield NotChecked(
+            "Why is the device idle?",
+            str(blind[0]),
+            "record the host too: activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]",
+        )
     if lost.is_empty():
-        lost = facts.tables.query("SELECT rank, min(why) AS why FROM step WHERE label = 'lost_capture' GROUP BY rank ORDER BY rank").rename({"why": "lost_capture"})
+        lost = facts.tables.query(
+            "SELECT rank, min(why) AS why FROM step WHERE label = 'lost_capture' GROUP BY rank ORDER BY rank"
+        ).rename({"why": "lost_capture"})
     if lost.is_empty():
         return
     ranks = [rank for rank in lost.get_column("rank").to_list() if rank >= 0]
