@@ -131,7 +131,7 @@ def picked_row(key: str) -> int | None:
     return rows[0] if rows else None
 
 
-def _column(name: str, rows: pl.DataFrame, words: str | None) -> Any:
+def _column(name: str, rows: pl.DataFrame, words: str | None) -> Any:  # noqa: ANN401 - streamlit's column types
     title, kind = words or label(name), rows.schema[name]
     if name.endswith("_bytes") or name == "bytes":
         return st.column_config.NumberColumn(title, format="bytes", help="decimal prefixes")

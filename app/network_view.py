@@ -153,7 +153,7 @@ def suspects(document: Document) -> pl.DataFrame:
     )
 
 
-def objects(rows: Any) -> pl.DataFrame:
+def objects(rows: Any) -> pl.DataFrame:  # noqa: ANN401 - free-form rows of the report
     """Free-form objects as text cells."""
     found = [{str(key): _cell(value) for key, value in row.items()} for row in rows or () if isinstance(row, dict)]
     names = list(dict.fromkeys(name for row in found for name in row))

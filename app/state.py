@@ -95,7 +95,7 @@ def in_address(param: str) -> str | None:
 
 
 def pick(
-    label: str, options: Sequence[T], *, param: str, default: T | None = None, format_func: Callable[[Any], str] = str, help: str | None = None,
+    label: str, options: Sequence[T], *, param: str, default: T | None = None, format_func: Callable[[Any], str] = str, help: str | None = None,  # noqa: A002 - Streamlit's name
     width: int | Literal["stretch"] = 420,
 ) -> T | None:  # fmt: skip
     """A select box whose value stands in the address; what is not among the options is ignored."""

@@ -23,7 +23,7 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "app"))
 
-from synthetic_store import write_store
+from synthetic_store import write_store  # noqa: E402 - lies beside the tests that share it
 
 PAGES = ("Findings", "Steps", "Ranks", "Collectives", "Network", "Nodes", "What-if", "Data quality", "Runs", "Scaling")
 FIRST_LIMIT_S, NEXT_LIMIT_S = 2.0, 1.0

@@ -15,7 +15,7 @@ __version__ = "0.1.0"
 __all__ = ["Run", "__version__", "open", "run"]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> Any:  # noqa: ANN401 - module attributes have any type
     """Import the API on first use: `import diagnose` stays fast."""
     if name in ("Run", "open", "run"):
         from diagnose import api

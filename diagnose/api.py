@@ -146,7 +146,7 @@ def run(
     return found
 
 
-def open(store: PathLike, *, config: PathLike | Config | None = None) -> Run:
+def open(store: PathLike, *, config: PathLike | Config | None = None) -> Run:  # noqa: A001 - read as diagnose.open
     """A run that was analysed before, from its store.
 
     Raises:

@@ -64,7 +64,7 @@ def decode_yaml(text: str, type_: type[_T], where: str) -> _T:
         ConfigError: no YAML, a duplicate key, an unknown key or a wrong type, with its path.
     """
     try:
-        raw = yaml.load(text, Loader=_StrictLoader)
+        raw = yaml.load(text, Loader=_StrictLoader)  # noqa: S506 - a SafeLoader that also refuses duplicate keys
         return msgspec.convert({} if raw is None else raw, type_)
     except (yaml.YAMLError, msgspec.ValidationError) as error:
         raise ConfigError(f"{where}: {error}") from error
@@ -78,7 +78,7 @@ def _nearest(start: Path) -> Path | None:
 
 
 class _StrictLoader(_BASE_LOADER):  # type: ignore[misc,valid-type]
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002 - PyYAML's signature
         seen: set[Any] = set()
         for key_node, _ in node.value:
             key = self.construct_object(key_node, deep=True)

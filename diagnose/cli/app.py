@@ -71,7 +71,7 @@ def app(
     if _is_loopback(host):
         click.echo(f"From another machine: ssh -N -L {port}:127.0.0.1:{port} {socket.gethostname()}", err=True)
     sys.stderr.flush()
-    os.execve(sys.executable, command(script(), port=port, host=host, open_browser=open_browser), environment)
+    os.execve(sys.executable, command(script(), port=port, host=host, open_browser=open_browser), environment)  # noqa: S606 - our own interpreter
 
 
 def script() -> Path:

@@ -68,7 +68,7 @@ def main(arguments: list[str] | None = None) -> None:
         code = error.exit_code
     except BrokenPipeError:
         code = 0
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - the last resort, so that a crash never looks like a finding
         code = _internal(error)
     sys.exit(code if isinstance(code, int) else 0)
 

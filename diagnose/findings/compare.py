@@ -186,17 +186,17 @@ class Found(Protocol):
     """A finding as model or report have it."""
 
     @property
-    def code(self) -> str: ...
+    def code(self) -> str: ...  # noqa: D102
     @property
-    def severity(self) -> Severity: ...
+    def severity(self) -> Severity: ...  # noqa: D102
     @property
-    def title(self) -> str: ...
+    def title(self) -> str: ...  # noqa: D102
     @property
-    def message(self) -> str: ...
+    def message(self) -> str: ...  # noqa: D102
     @property
-    def impact(self) -> Impact: ...
+    def impact(self) -> Impact: ...  # noqa: D102
     @property
-    def fingerprint(self) -> str: ...
+    def fingerprint(self) -> str: ...  # noqa: D102
 
 
 F = TypeVar("F", bound=Found)

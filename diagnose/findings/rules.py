@@ -188,7 +188,7 @@ def _override(rule: Rule, thresholds: Mapping[str, Mapping[str, float]]) -> Rule
 
 
 class _Formatter(string.Formatter):
-    def format_field(self, value: Any, format_spec: str) -> str:
+    def format_field(self, value: Any, format_spec: str) -> str:  # noqa: ANN401 - string.Formatter's signature
         return format_value(value, format_spec or None)
 
 

@@ -130,7 +130,7 @@ def _starved_host(facts: Facts, findings: Sequence[Finding]) -> str | None:
     return None if culprit is None else ", ".join(culprit.hosts) or f"rank {culprit.ranks[0]}"
 
 
-def _without_steps(findings: Sequence[Finding], bound: bool | None, why: str) -> Verdict:
+def _without_steps(findings: Sequence[Finding], bound: bool | None, why: str) -> Verdict:  # noqa: FBT001 - a value of the report
     loud = [finding for finding in findings if finding.severity != "info"]
     if loud:
         first = loud[0]
@@ -151,7 +151,7 @@ def _without_steps(findings: Sequence[Finding], bound: bool | None, why: str) ->
     )
 
 
-def _by_parts(job: JobSummary, bound: bool | None, why: str) -> Verdict:
+def _by_parts(job: JobSummary, bound: bool | None, why: str) -> Verdict:  # noqa: FBT001 - a value of the report
     shares = {
         part: job.share(part) or 0.0
         for part in ("idle_input_ns", "idle_host_ns", "exposed_wait_ns", "compute_ns", "exposed_comm_ns")
@@ -215,7 +215,7 @@ def _network_text(job: JobSummary, findings: Sequence[Finding], blocking: int, s
     return f"{text}: {detail.title[0].lower()}{detail.title[1:]}{where}."
 
 
-def _not_network(bound: bool | None, why: str) -> str:
+def _not_network(bound: bool | None, why: str) -> str:  # noqa: FBT001 - a value of the report
     if bound is True:
         return f"The network is a second limit: {why}."
     if bound is False:

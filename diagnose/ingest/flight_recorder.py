@@ -170,7 +170,7 @@ def _load(data: bytes) -> dict[str, Any]:
     if isinstance(loaded, list):
         loaded = {"entries": loaded}
     if not isinstance(loaded, dict) or not isinstance(loaded.get("entries", []), list | tuple):
-        raise ValueError("the dump holds no list of entries")
+        raise ValueError("the dump holds no list of entries")  # noqa: TRY004 - the content is wrong, not a type of ours
     return loaded
 
 

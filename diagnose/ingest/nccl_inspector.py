@@ -31,7 +31,7 @@ class NcclInspector:
     name = "nccl-inspector"
     priority = 205
 
-    def sniff(self, head: bytes, name: PurePosixPath) -> bool:
+    def sniff(self, head: bytes, name: PurePosixPath) -> bool:  # noqa: ARG002 - the content decides
         """Whether it holds a record of a collective with its header."""
         return head.lstrip()[:1] == b"{" and b'"coll_perf"' in head and b'"coll_sn"' in head
 
@@ -130,7 +130,7 @@ def _row(text: bytes) -> dict[str, object] | None:
     }
 
 
-def _number(value: Any) -> float | None:
+def _number(value: Any) -> float | None:  # noqa: ANN401 - any JSON value
     return value if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1 << 62 else None
 
 

@@ -65,7 +65,7 @@ class NcclTests:
     name = "nccl-tests"
     priority = 215
 
-    def sniff(self, head: bytes, name: PurePosixPath) -> bool:
+    def sniff(self, head: bytes, name: PurePosixPath) -> bool:  # noqa: ARG002 - the content decides
         """Whether a table's header is in sight."""
         if b"\0" in head[:4096]:
             return False
@@ -261,7 +261,7 @@ def _read_json(table: _Tables, data: bytes) -> str | None:
     return None
 
 
-def _json_half(table: _Tables, number: int, row: dict[str, Any], half: Any, *, in_place: bool) -> None:
+def _json_half(table: _Tables, number: int, row: dict[str, Any], half: Any, *, in_place: bool) -> None:  # noqa: ANN401 - JSON
     if not isinstance(half, dict) or not isinstance(row.get("size"), int):
         return
     micros, alg, bus, wrong = (half.get(key) for key in ("time", "alg_bw", "bus_bw", "nwrong"))

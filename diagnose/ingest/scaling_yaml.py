@@ -38,7 +38,7 @@ def yaml_cells(
     return header, rows, _stated(content.get("scaling", content.get("type"))), None if unit is None else str(unit)
 
 
-def _one_of(tables: Any, name: str, wanted: str | None) -> Any:
+def _one_of(tables: Any, name: str, wanted: str | None) -> Any:  # noqa: ANN401 - parsed YAML has any type
     if not isinstance(tables, list) or not all(isinstance(item, dict) for item in tables):
         raise SourceError(f"{name}: `tables` is no list of tables; {EXAMPLE}")
     if len(tables) == 1 and wanted is None:
@@ -55,7 +55,7 @@ def _one_of(tables: Any, name: str, wanted: str | None) -> Any:
     return tables[known.index(wanted)]
 
 
-def _cells(point: Any, place: str) -> list[Cell]:
+def _cells(point: Any, place: str) -> list[Cell]:  # noqa: ANN401
     if not isinstance(point, dict):
         raise SourceError(f"{place} is {point!r}, not a mapping; {EXAMPLE}")
     lists = {key: value for key, value in point.items() if isinstance(value, list)}
@@ -74,11 +74,11 @@ def _cells(point: Any, place: str) -> list[Cell]:
     ]
 
 
-def _text(value: Any) -> str:
+def _text(value: Any) -> str:  # noqa: ANN401
     return "" if value is None else repr(value) if isinstance(value, float) else str(value)
 
 
-def _stated(value: Any) -> Literal["weak", "strong", "unknown"]:
+def _stated(value: Any) -> Literal["weak", "strong", "unknown"]:  # noqa: ANN401
     word = str(value or "").strip().lower()
     if word.startswith("weak"):
         return "weak"

@@ -201,7 +201,7 @@ def open_source(source: Source) -> ByteStream:
 
 def placed(path: str, folder: str | None) -> str:
     """A path as typed in ``folder``, for a process that works elsewhere."""
-    return path if folder is None or is_url(path) else os.path.join(folder, path)
+    return path if folder is None or is_url(path) else os.path.join(folder, path)  # noqa: PTH118 - "./a" stays "./a"
 
 
 def open_path(path: str) -> IO[bytes]:

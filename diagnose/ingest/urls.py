@@ -112,7 +112,7 @@ def _is_hidden(below: str) -> bool:
     return any(part.startswith(".") or part == "__pycache__" for part in below.split("/"))
 
 
-def _full_names(filesystem: Any, url: str, path: str) -> Callable[[str], str]:
+def _full_names(filesystem: Any, url: str, path: str) -> Callable[[str], str]:  # noqa: ANN401 - fsspec has no types
     """From the names a file system uses to URLs. Some drop the server from them, as sftp, hdfs and abfs do."""
     if urlsplit(url).netloc in path:
         unstrip: Callable[[str], str] = filesystem.unstrip_protocol

@@ -115,7 +115,7 @@ class DaskEngine:
                 future.release()
                 yield result
 
-    def _taken(self, future: Any, task: MapTask, shards: Shards) -> SourceResult:
+    def _taken(self, future: Any, task: MapTask, shards: Shards) -> SourceResult:  # noqa: ANN401 - Dask has no types
         from distributed.scheduler import KilledWorker
 
         try:
@@ -127,7 +127,7 @@ class DaskEngine:
             )  # fmt: skip
         return shards.fetch(handed)
 
-    def _result(self, future: Any, what: str) -> Any:
+    def _result(self, future: Any, what: str) -> Any:  # noqa: ANN401 - Dask has no types
         from distributed.scheduler import KilledWorker
 
         try:
@@ -139,7 +139,7 @@ class DaskEngine:
         except Exception as error:
             raise ClusterError(f"a worker failed at {what}: {type(error).__name__}: {error}") from error
 
-    def _connect(self, scheduler: str | None, kind: str | None) -> Any:
+    def _connect(self, scheduler: str | None, kind: str | None) -> Any:  # noqa: ANN401 - Dask has no types
         cluster = self._stack.enter_context(started(kind, self._settings)) if kind else None
         client = self._stack.enter_context(contextlib.closing(connected(cluster or scheduler, scheduler or str(kind))))
         if "dashboard" in client.scheduler_info().get("services", {}):

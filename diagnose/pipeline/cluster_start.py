@@ -50,7 +50,7 @@ def cluster_settings(config: Config) -> ClusterSettings:
         raise ConfigError(f"cluster in diagnose.yaml: {error}") from error
 
 
-def dask() -> Any:
+def dask() -> Any:  # noqa: ANN401 - half of it has no types
     """The package `distributed`.
 
     Raises:
@@ -62,7 +62,7 @@ def dask() -> Any:
         raise ClusterError("a cluster needs Dask: pip install 'diagnose-training[cluster]'") from error
 
 
-def connected(where: Any, name: str) -> Any:
+def connected(where: Any, name: str) -> Any:  # noqa: ANN401 - Dask has no types
     """A client of the scheduler or cluster ``where``, which messages call ``name``.
 
     Raises:

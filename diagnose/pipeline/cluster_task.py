@@ -115,7 +115,7 @@ def _put(files: Sequence[Path], shards: str) -> dict[Path, str]:
     return names
 
 
-def _is_running(filesystem: Any, root: str) -> bool:
+def _is_running(filesystem: Any, root: str) -> bool:  # noqa: ANN401 - fsspec has no types
     filesystem.invalidate_cache()
     return bool(filesystem.exists(f"{root}/{MARKER}"))
 

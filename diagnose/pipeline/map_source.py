@@ -46,7 +46,7 @@ def map_source(task: MapTask) -> SourceResult:
         result = _without_content(task.source, "unreadable", "failed", str(error))
     except MemoryError:
         result = _without_content(task.source, "unreadable", "failed", "not enough memory to read it; use fewer --jobs")
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - one file that we cannot cope with must not cost the others
         result = _without_content(task.source, "unreadable", "failed", _as_bug(error))
     return msgspec.structs.replace(result, read_ns=time.perf_counter_ns() - started)
 

@@ -77,7 +77,7 @@ def _file_system(url: str) -> tuple[Any, str]:
     return found
 
 
-def _send(filesystem: Any, local: Path, path: str) -> None:
+def _send(filesystem: Any, local: Path, path: str) -> None:  # noqa: ANN401 - fsspec has no types
     protocols = {filesystem.protocol} if isinstance(filesystem.protocol, str) else set(filesystem.protocol)
     if not protocols & _RENAMING:
         filesystem.put_file(str(local), path)

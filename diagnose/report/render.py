@@ -18,7 +18,7 @@ PLAIN_WIDTH = 80
 
 def render(
     document: Document,
-    format: str,
+    format: str,  # noqa: A002 - the name of the command's option
     *,
     rules: Iterable[Rule] = (),
     width: int | None = None,

@@ -184,7 +184,7 @@ def _prediction(p: Prediction) -> list[str]:
 
 def _beside(result: ScalingResult) -> tuple[str, list[str], list[list[str]]]:
     """What the classics say at the first predicted size, with their pitfalls."""
-    assert result.curved is not None
+    assert result.curved is not None  # noqa: S101 - the caller checked
     sizes = [p.gpus for p in result.predictions if p.value is not None]
     at = sizes[0] if sizes else result.curved.points[-1].gpus
     ours = result.curved.rate(at)

@@ -45,7 +45,7 @@ def sheet(
     return Sheet(title, columns, tuple(rows[:limit]), max(0, len(rows) - limit), note)
 
 
-def objects(title: str, value: Any, limit: int) -> Sheet:
+def objects(title: str, value: Any, limit: int) -> Sheet:  # noqa: ANN401 - free-form JSON
     """A table of a list of objects, columns in order of appearance; series are for drawing and left out."""
     rows: Sequence[Mapping[str, Any]] = (
         [row for row in value if isinstance(row, dict)] if isinstance(value, (list, tuple)) else []
@@ -65,7 +65,7 @@ def mapping(title: str, value: Mapping[str, Any], limit: int) -> Sheet:
     return sheet(title, (Column("name", name=True), Column("value", name=True)), rows, limit)
 
 
-def _cell(value: Any, key: str) -> str:
+def _cell(value: Any, key: str) -> str:  # noqa: ANN401 - free-form JSON
     if value is None:
         return "n/a"
     if isinstance(value, list | tuple):

@@ -146,7 +146,7 @@ def collectives(document: Document, limit: int) -> Sheet:
         for row in document.collectives
     ]
     numbers = {"ranks", "size", "count", "matched", "transfer", "wait", "algbw", "busbw"}
-    titles = "collective group ranks tier type size count matched transfer wait algbw busbw".split()
+    titles = "collective group ranks tier type size count matched transfer wait algbw busbw".split()  # noqa: SIM905 - one line
     columns = tuple(Column(title, number=title in numbers, name=title == "group") for title in (*titles, "bound by"))
     return sheet("Collectives", columns, rows, limit, "Medians over instances; bandwidths as nccl-tests counts them.")
 

@@ -180,7 +180,7 @@ class Watcher:
         except Stopped:
             attempts.undo(self.places, tried)
             return "stopped"
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - one run must not end the watch; the error is kept and told
             return self._failed(run, tried, error)
         fresh = analysis.publish(built, self.places)
         attempts.succeeded(self.places, key.key)

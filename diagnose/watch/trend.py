@@ -47,7 +47,7 @@ def trend(records: Sequence[Record], title: str) -> Markup:
     parts.append(
         f'<text class="axis mid" x="{(LEFT + WIDTH - RIGHT) / 2:.0f}" y="{HEIGHT - 8}">{escape(f"{len(shown)} runs, oldest first")}</text>'
     )
-    return Markup(f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(title)}">{"".join(parts)}</svg>')
+    return Markup(f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(title)}">{"".join(parts)}</svg>')  # noqa: S704 - every text above went through escape()
 
 
 def _levels(shown: Sequence[Record], x: Callable[[int], float], y: Callable[[float], float]) -> list[str]:

@@ -171,7 +171,7 @@ def test_two_sessions_see_a_replaced_store_at_once(stores, tmp_path, open_app):
     # As a later analysis would: a new file moved into the old one's place.
     for number, slower in enumerate((0.6, 0.9)):
         write_store(tmp_path / "new.tmp", ranks=8, steps=5, slow_rank=2, slower_by=slower)
-        os.replace(tmp_path / "new.tmp", store)
+        os.replace(tmp_path / "new.tmp", store)  # noqa: PTH105 - what is tested
         first.run()
         second.run()
         after = texts(first)

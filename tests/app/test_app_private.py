@@ -48,7 +48,7 @@ def test_the_command_listens_on_this_machine_only(started, tmp_path, monkeypatch
 
 
 def test_other_machines_only_when_it_is_meant(started, tmp_path):
-    refused = CliRunner().invoke(command.app, [str(tmp_path), "--host", "0.0.0.0"], standalone_mode=False)
+    refused = CliRunner().invoke(command.app, [str(tmp_path), "--host", "0.0.0.0"], standalone_mode=False)  # noqa: S104 - it is refused
     assert isinstance(refused.exception, UsageError)
     assert "--allow-network" in str(refused.exception)
     assert not started

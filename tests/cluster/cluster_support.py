@@ -31,7 +31,7 @@ def wait_until(condition: Callable[[], bool], what: str, timeout: float = START_
 
 def free_port() -> int:
     with socket.socket() as probe:
-        probe.bind(("0.0.0.0", 0))
+        probe.bind(("", 0))
         port: int = probe.getsockname()[1]
         return port
 

@@ -4,6 +4,7 @@ import contextlib
 import os
 import shutil
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="session")
 def network() -> Iterator[Network]:
     found = Network()
-    if found.why_not:
-        print(found.why_not)
     yield found
     found.close()
 
@@ -42,10 +41,7 @@ def environment(network: Network, home: Path) -> Iterator[dict[str, str]]:
     """What the drivers of s3 and sftp look for, for this process and for workers."""
     with contextlib.ExitStack() as stack:
         found = {"HOME": str(home), "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_DEFAULT_REGION": "us-east-1"}  # fmt: skip
-        with contextlib.suppress(ImportError):
-            import moto
-            import s3fs
-
+        if find_spec("moto") and find_spec("s3fs"):
             found["AWS_ENDPOINT_URL"] = stack.enter_context(object_store(network.host, home))
         patch = stack.enter_context(pytest.MonkeyPatch.context())
         for name, value in found.items():

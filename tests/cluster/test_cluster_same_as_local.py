@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from cluster_support import HEALTHY, Cluster, rows
+from cluster_support import HEALTHY, Cluster, Network, rows
 
 from diagnose.config import Config
 from diagnose.errors import UsageError
@@ -22,6 +22,17 @@ pytestmark = pytest.mark.slow
 def build(cluster: Cluster, path: str, store: Path, shards: str | None = None) -> Path:
     with DaskEngine(cluster.address, settings=ClusterSettings(shards=shards)) as engine:
         return build_run([path], store, Config(), RunOptions(name="run"), engine=engine)
+
+
+def test_workers_have_networks_of_their_own(cluster: Cluster, network: Network) -> None:
+    if network.why_not:
+        pytest.skip(f"workers share the loopback interface: {network.why_not}")
+    from distributed import Client
+
+    with Client(cluster.address, set_as_default=False) as client:
+        hosts = {address.rpartition(":")[0] for address in client.scheduler_info()["workers"]}
+    assert len(hosts) == 2
+    assert f"tcp://{network.host}" not in hosts
 
 
 def test_shards_travel_with_the_results(cluster: Cluster, local_rows: dict[str, list[str]], tmp_path: Path) -> None:

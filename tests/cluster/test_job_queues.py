@@ -6,24 +6,22 @@ import os
 import subprocess
 import sys
 import types
+from pathlib import Path
 
 import pytest
-from cluster_support import HEALTHY, rows, wait_until
+from cluster_support import HEALTHY, START_S, answers, free_port, process, rows, wait_until
 
 pytest.importorskip("distributed", reason="distributed is not installed")
 
-from typing import TYPE_CHECKING
 
 from diagnose.cli.main import cli
-from diagnose.config import Config
+from diagnose.config import Config, load_config
 from diagnose.pipeline.build import RunOptions, build_run
 from diagnose.pipeline.cluster import DaskEngine
-from diagnose.pipeline.cluster_start import ClusterSettings
+from diagnose.pipeline.cluster_start import ClusterSettings, cluster_settings
 from diagnose.pipeline.cluster_task import ClusterError
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
+RECIPES = HEALTHY.parents[1] / "docs" / "recipes" / "cluster"
 SBATCH = """#!/bin/sh
 setsid sh "$1" >/dev/null 2>&1 &
 echo $! >> {jobs}
@@ -127,3 +125,76 @@ def test_both_at_once_are_refused() -> None:
 
     done = CliRunner().invoke(cli, ["run", "x", "--scheduler", "tcp://x:1", "--cluster", "slurm"])
     assert "give one of them" in str(done.exception)
+
+
+@pytest.mark.parametrize("name", ["slurm", "kubernetes"])
+def test_the_recipes_are_settings(name: str) -> None:
+    settings = cluster_settings(load_config(RECIPES / f"{name}.yaml"))
+    assert settings.shards
+    assert bool(settings.slurm) != bool(settings.k8s)
+
+
+SRUN = """#!/bin/sh
+shift
+exec "$@"
+"""
+SSH = """#!/bin/sh
+while [ "$1" != node ]; do shift; done
+shift
+exec sh -c "$*"
+"""
+
+
+def recipe(name: str, folder: Path) -> Path:
+    """A script of the recipes without the site's environment, beside commands that stand for the site's."""
+    for command, text in (("srun", SRUN), ("ssh", SSH), ("nproc", "#!/bin/sh\necho 1\n")):
+        (folder / command).write_text(text)
+        (folder / command).chmod(0o755)
+    script = folder / name
+    script.write_text(
+        (RECIPES / name).read_text().replace("source /lustre/apps", ": /lustre/apps").replace("8786", str(free_port()))
+    )
+    return script
+
+
+@pytest.mark.slow
+def test_one_allocation_reads_a_run(tmp_path: Path, local_rows: dict[str, list[str]]) -> None:
+    script = recipe("allocation.sbatch", tmp_path)
+    (tmp_path / "run").symlink_to(HEALTHY)
+    text = (
+        script.read_text()
+        .replace("$(hostname)", "127.0.0.1")
+        .replace('"$run/', f'"{tmp_path}/')
+        .replace("-o ", "--name run -o ")
+    )
+    script.write_text(text)
+    path = f"{tmp_path}:{Path(sys.executable).parent}:{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", str(script), str(HEALTHY)],
+        env={**os.environ, "PATH": path},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert rows(tmp_path / "run.duckdb") == local_rows
+    assert "<html" in (tmp_path / "report.html").read_text()
+
+
+@pytest.mark.slow
+def test_workers_over_ssh_end_with_the_script(tmp_path: Path) -> None:
+    from distributed import Client
+
+    script = recipe("workers.sh", tmp_path)
+    port = free_port()
+    path = f"{tmp_path}:{Path(sys.executable).parent}:{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "PORT": str(port), "SCHEDULER_HOST": "127.0.0.1"}
+    with process(["bash", str(script), "node", "node"], env=environment, cwd=tmp_path) as started:
+        wait_until(lambda: answers("127.0.0.1", port), "scheduler")
+        with Client(f"tcp://127.0.0.1:{port}", set_as_default=False) as client:
+            client.wait_for_workers(2, timeout=START_S)
+        started.terminate()
+        started.wait(20)
+        wait_until(lambda: not answers("127.0.0.1", port), "the scheduler is gone")

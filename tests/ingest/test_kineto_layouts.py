@@ -134,7 +134,7 @@ def test_the_split_does_not_depend_on_the_writing(
     expected = reduce_rank(read_bytes(tmp_path / "plain.json", render(small_run(), "dump")).trace, keep_kernels=True)
     monkeypatch.setattr(chunks, "BLOCK_BYTES", block)
     shuffled = small_run()
-    random.Random(3).shuffle(shuffled)
+    random.Random(3).shuffle(shuffled)  # noqa: S311
     decoded = read_bytes(tmp_path / "trace.json.gz", gzip.compress(render(shuffled, layout)))
     assert kinds(decoded) == {}
     found = reduce_rank(decoded.trace, keep_kernels=True)

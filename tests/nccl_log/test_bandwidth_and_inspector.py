@@ -1,4 +1,3 @@
-
 """nccl-tests as text and JSON, DeepSpeed's summary, NCCL's inspector."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-
 """Prefixes of launchers and collectors, shapes of all versions, what is claimed and what is not."""
 
 from __future__ import annotations

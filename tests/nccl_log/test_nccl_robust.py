@@ -1,4 +1,3 @@
-
 """Damage of any kind: lines cut anywhere, two lines joined, any text in front. Nothing crashes, no transport is invented."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-
 """One small log for each kind of fault and for each kind of normal noise."""
 
 from __future__ import annotations

@@ -158,7 +158,7 @@ def test_several_processes_give_the_same_results_as_one(tmp_path: Path, monkeypa
     alone = results(tmp_path)
     monkeypatch.setattr(engine, "_SMALL_BYTES", 0)
     together = results(tmp_path, jobs=2)
-    without_time: Callable[[SourceResult], dict[str, object]] = lambda result: {
+    without_time: Callable[[SourceResult], dict[str, object]] = lambda result: {  # noqa: E731
         name: getattr(result, name) for name in SourceResult.__struct_fields__ if name != "read_ns"
     }
     assert {name: without_time(result) for name, result in together.items()} == {

@@ -122,7 +122,7 @@ def findings() -> list[Finding]:
 
 def raw(ranks: int = 8, steps: int = 20, *, per_host: int = 4, host: str = "node-{}") -> dict[str, Any]:
     """A document with everything filled, as plain values."""
-    random_ = random.Random(7)
+    random_ = random.Random(7)  # noqa: S311 - noise, no secret
     step_ns = 412 * MS
     hosts = [host.format(index) for index in range(max(1, ranks // per_host))]
     of = [hosts[min(rank // per_host, len(hosts) - 1)] for rank in range(ranks)]

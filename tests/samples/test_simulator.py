@@ -18,11 +18,11 @@ import yaml
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_traces"
 sys.path.insert(0, str(SAMPLES))
 
-from simulator.config import Cluster, Model
-from simulator.output import METRIC_STYLES, write_run
-from simulator.scenarios import SCENARIOS
-from simulator.simulation import simulate
-from simulator.timeline import COMM, COMPUTE
+from simulator.config import Cluster, Model  # noqa: E402
+from simulator.output import METRIC_STYLES, write_run  # noqa: E402
+from simulator.scenarios import SCENARIOS  # noqa: E402
+from simulator.simulation import simulate  # noqa: E402
+from simulator.timeline import COMM, COMPUTE  # noqa: E402
 
 SMALL = Model(detail="coarse", layers=2)
 PIPELINE = {"layout": "dp_tp_pp", "ranks": 16, "tp": 2, "pp": 4, "model": replace(SMALL, micro_batches=6)}

@@ -41,7 +41,7 @@ def test_three_pasted_lines_give_an_answer_and_a_chart(tmp_path):
     text = call("-", "--svg", chart, stdin="gpus,tokens/s\n16,161319\n32,321403\n64,640000\n")
     assert "64 GPUs are 3.97 times as fast as 16" in text
     assert "128" in text
-    ET.fromstring(chart.read_text())
+    ET.fromstring(chart.read_text())  # noqa: S314 - our own output
 
 
 def test_json_has_the_contract_names(table):
@@ -63,7 +63,7 @@ def test_svg_is_well_formed_and_alone(table, tmp_path):
     chart = tmp_path / "c.svg"
     call(table, "--svg", chart)
     text = chart.read_text()
-    root = ET.fromstring(text)
+    root = ET.fromstring(text)  # noqa: S314 - our own output
     classes = {element.get("class") for element in root.iter()}
     assert {"point", "fit", "band", "ideal", "off", "guess"} <= classes
     assert not re.search(r"<script|https?://(?!www.w3.org/2000/svg)|@import|url\(", text)

@@ -26,7 +26,7 @@ def uneven_sequences(stages: tuple[float, ...], seed: int) -> Work:
     """Every micro-batch has a length of its own, which all stages of its replica feel."""
 
     def work(step: int, stage: int, replica: int, batch: int) -> float:
-        length = random.Random(hash((seed, step, replica, batch))).gauss(0, 0.19)
+        length = random.Random(hash((seed, step, replica, batch))).gauss(0, 0.19)  # noqa: S311 - no secret
         return FORWARD_US * stages[stage] * math.exp(length)
 
     return work

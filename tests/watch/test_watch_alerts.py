@@ -65,7 +65,7 @@ def test_mail_goes_out_over_a_real_server(room: Room, lay: Lay, monkeypatch: pyt
     letters = []
 
     class Keep:
-        async def handle_DATA(self, server: object, session: object, envelope: object) -> str:
+        async def handle_DATA(self, server: object, session: object, envelope: object) -> str:  # noqa: N802 - the name of the hook
             letters.append(envelope)
             return "250 OK"
 

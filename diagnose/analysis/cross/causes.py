@@ -93,7 +93,7 @@ def components(
 
 
 def costs(work: Work, judged: Judged, parts: pl.DataFrame) -> NDArray[np.float64]:
-    """What the median step (persistent) or the mean step (transient) saves without each rank's excess.
+    """What the mean step saves without each rank's excess: a rank may have become slow in the middle.
 
     Never more than its peers wait: excess that nobody waits for costs nothing.
     """
@@ -121,10 +121,7 @@ def costs(work: Work, judged: Judged, parts: pl.DataFrame) -> NDArray[np.float64
             waited = np.maximum(waited, np.concatenate((waited[1:], [0.0])))
         saving = np.clip(np.minimum(ahead, waited), 0, None)
         hit = judged.slow[place] if judged.transient[place] else np.ones(steps, bool)
-        if judged.transient[place]:
-            result[place] = float(np.nansum(np.where(hit, saving, 0.0))) / steps
-        else:
-            result[place] = float(np.nanmedian(saving))
+        result[place] = float(np.nansum(np.where(hit, saving, 0.0))) / max(int((~np.isnan(local[place])).sum()), 1)
     return result
 
 

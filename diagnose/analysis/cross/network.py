@@ -76,7 +76,7 @@ def network_tiers(instances: pl.DataFrame, references: Mapping[str, Reference], 
     """One row a (tier, collective, group size), dearest first.
 
     Args:
-        instances: whole collectives with ranks, tier, group_id, collective, members, msg_bytes, step, transfer_ns, wait_ns (sum
+        instances: whole collectives with ranks, tier, group_id, collective, members, msg_bytes, step, transfer_ns, wire_ns, wait_ns (sum
             over members), exposed_transfer_ns (mean over members), busbw_bytes_per_s.
         references: by tier; the best decile seen here serves where there is none.
         ranks: ranks with traces; exposed transfer is given per step of the mean rank.
@@ -139,7 +139,7 @@ def _model(part: pl.DataFrame, collective: str, members: int, fixed_ns: float | 
     if known.is_empty():
         return None
     return fit_cost(
-        known.get_column("msg_bytes").to_numpy().astype(np.float64), known.get_column("transfer_ns").to_numpy().astype(np.float64),
+        known.get_column("msg_bytes").to_numpy().astype(np.float64), known.get_column("wire_ns").to_numpy().astype(np.float64),
         known.get_column("step").fill_null(-1).to_numpy(), factor(collective, members), fixed_ns=fixed_ns,
     )  # fmt: skip
 

@@ -59,13 +59,19 @@ def straggler_change(schedule: Schedule, parts: pl.DataFrame, ranks: pl.DataFram
     )
     stalls = [
         rows.filter(pl.col("cause") == cause).select(
-            "rank", "step", pl.min_horizontal(pl.col(part) - pl.col(f"usual_{part}").fill_null(0), "excess").clip(lower_bound=0).alias("wanted"),
+            "rank",
+            "step",
+            pl.min_horizontal(pl.col(part) - pl.col(f"usual_{part}").fill_null(0), "excess")
+            .clip(lower_bound=0)
+            .alias("wanted"),
             pl.lit(part).alias("part"),
         )
         for cause, part in _STALLS.items()
     ]
     # What no gap holds goes in proportion to the work that is left.
-    stalled = rows.join(pl.concat(stalls).select("rank", "step", "wanted"), on=["rank", "step"], how="left").with_columns(pl.col("wanted").fill_null(0))
+    stalled = rows.join(
+        pl.concat(stalls).select("rank", "step", "wanted"), on=["rank", "step"], how="left"
+    ).with_columns(pl.col("wanted").fill_null(0))
     rest, left = pl.col("excess") - pl.col("wanted"), (pl.col("local_work_ns") - pl.col("wanted")).clip(lower_bound=1)
     scale = stalled.select("rank", "step", (1 - rest / left).clip(0.0, 1.0).alias("scale"))
     change = _without(schedule, parts, gaps, pl.concat(stalls).filter(pl.col("wanted") > 0))

@@ -64,8 +64,8 @@ def tail_suspects(instances: pl.DataFrame, hosts: Mapping[int, str | None]) -> p
     hostwide = {item.host for _, item in near if item.kind == "node"}
     near = [(evidence, item) for evidence, item in near if item.kind == "node" or item.host not in hostwide]
     ratio = judged.get_column("transfer_ns") / judged.get_column("usual")
-    outside = ratio.filter(ratio > _OUTLIER)
-    usual = float(np.median(outside.to_numpy())) if len(outside) else 1.0
+    late = ratio.filter(ratio > _OUTLIER)
+    usual = float(np.median(late.to_numpy())) if len(late) else 1.0
     return pl.DataFrame(
         [
             {"kind": f"{item.kind} tail", "name": item.name, "host": item.host, "ranks": list(item.ranks), "score": evidence, "slowdown_ratio": usual - 1,

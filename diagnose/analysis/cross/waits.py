@@ -62,7 +62,7 @@ def split_waits(members: pl.DataFrame, calls: pl.DataFrame, clocks: Clocks, host
         rooted, rows.member_at(rows.start, latest, last=True), rows.member_at(rows.duration, shortest, last=False)
     )
     split = {
-        "transfer_ns": transfer, "wait_ns": np.add.reduceat(wait, rows.first) if len(wait) else wait, "start_skew_ns": longest - shortest,
+        "wire_ns": _on_the_wire(rows, transfer, latest, rooted), "transfer_ns": transfer, "wait_ns": np.add.reduceat(wait, rows.first) if len(wait) else wait, "start_skew_ns": longest - shortest,
         "end_skew_ns": last_end - rows.least(rows.end), "last_rank": last, "residual": rows.most(rows.residual), "rooted": rooted,
     }  # fmt: skip
     table = members.group_by("instance", maintain_order=True).agg(
@@ -113,6 +113,18 @@ class _Rows:
         return self.most(np.where(hit, rank, -1)) if last else self.least(np.where(hit, rank, np.iinfo(np.int64).max))
 
 
+def _on_the_wire(
+    rows: _Rows, transfer: NDArray[np.int64], latest: NDArray[np.int64], rooted: NDArray[np.bool_]
+) -> NDArray[np.int64]:
+    """From the last arrival to the first departure, where clocks are sure to a tenth of it; else the transfer.
+
+    A transfer ends for its members one by one; what the last to arrive takes to notice is no time on the wire.
+    """
+    between = rows.least(rows.end) - latest
+    sure = (10 * rows.most(rows.residual) <= transfer) & ~rooted & (2 * between >= transfer)
+    return np.where(sure, np.minimum(between, transfer), transfer)
+
+
 def _without_early_leavers(rows: _Rows, shortest: NDArray[np.int64]) -> NDArray[np.int64]:
     """The second shortest duration where a single member left long before the others; else the shortest."""
     count = np.diff(np.append(rows.first, len(rows.duration)))
@@ -147,12 +159,13 @@ def _collective(table: pl.DataFrame) -> pl.DataFrame:
             speed.alias("algbw_bytes_per_s"), pl.col("step").cast(pl.Int64),
             pl.when(sure).then(pl.col("last_rank")).alias("last_rank"),
             pl.when(whole).then(pl.col("transfer_ns")).alias("transfer_ns"),
+            pl.when(whole).then(pl.col("wire_ns")).alias("wire_ns"),
             pl.when(whole).then(pl.col("wait_ns")).alias("wait_ns"),
         )
         .with_columns((pl.col("algbw_bytes_per_s") * busbw_factor(pl.col("collective"), pl.col("members"))).alias("busbw_bytes_per_s"))
         .select(
             "instance", "group_id", "is_p2p", "collective", "seq", "step", "dtype", "msg_bytes", "members", "seen", "match_method", "transfer_ns",
-            "wait_ns", "start_skew_ns", "end_skew_ns", "last_rank", "algbw_bytes_per_s", "busbw_bytes_per_s",
+            "wire_ns", "wait_ns", "start_skew_ns", "end_skew_ns", "last_rank", "algbw_bytes_per_s", "busbw_bytes_per_s",
         )
     )  # fmt: skip
 

@@ -87,14 +87,13 @@ def _changes(schedule: Schedule, inputs: Inputs) -> dict[str, Change]:
     }
     if known.any():
         changes["latency_zero"] = Change(transfer=without_latency)
-    for name, change in (
+    local = (
         ("straggler_removed", straggler_change(schedule, inputs.parts, inputs.ranks, inputs.gaps)),
         ("stage_rebalanced", _rebalanced(schedule, inputs)),
         ("no_input_stall", gap_removal(schedule, inputs.parts, inputs.gaps, "idle_input_ns")),
         ("no_gc", gap_removal(schedule, inputs.parts, inputs.gaps, "idle_gc_ns")),
-    ):
-        if change is not None:
-            changes[name] = change
+    )
+    changes |= {name: change for name, change in local if change is not None}
     return changes
 
 

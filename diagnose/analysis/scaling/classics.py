@@ -63,7 +63,7 @@ def _universal(points: Sequence[Point], *, with_kappa: bool) -> Classic:
     n = np.array([point.gpus / first.gpus for point in points])
     log_rate = np.log([point.rate / first.rate for point in points])
 
-    def residuals(theta: Any) -> Any:
+    def residuals(theta: Any) -> Any:  # noqa: ANN401 - arrays of scipy, which has no types
         kappa = theta[2] if with_kappa else 0.0
         return theta[0] + np.log(n) - np.log1p(theta[1] * (n - 1) + kappa * n * (n - 1)) - log_rate
 
@@ -94,7 +94,7 @@ def _universal(points: Sequence[Point], *, with_kappa: bool) -> Classic:
     )
 
 
-def _start(n: Any, log_rate: Any, count: int) -> Any:
+def _start(n: Any, log_rate: Any, count: int) -> Any:  # noqa: ANN401
     """Start of the fit: GPU-time per unit of work is linear in 1, sigma and kappa, so least squares give them."""
     import numpy as np
     from scipy.optimize import nnls
@@ -106,7 +106,7 @@ def _start(n: Any, log_rate: Any, count: int) -> Any:
     return np.array([-np.log(floor), *(found[1:] / floor + 1e-9)])
 
 
-def _peak(result: Any, values: Sequence[float], freedom: int, points: Sequence[Point]) -> float | None:
+def _peak(result: Any, values: Sequence[float], freedom: int, points: Sequence[Point]) -> float | None:  # noqa: ANN401
     """USL's peak sqrt((1 - sigma) / kappa) in GPUs, only if kappa is significant and the peak near the data."""
     import numpy as np
 

@@ -107,7 +107,7 @@ def fit_form(points: Sequence[Point], form: Form) -> Fit:
         )
         if best is None or result.cost < best.cost - 1e-15:
             best = result
-    assert best is not None
+    assert best is not None  # noqa: S101 - STARTS is not empty
     left = tuple(float(value) for value in np.asarray(residuals(best.x)))
     coefficients = tuple(float(value) for value in best.x)
     return Fit(form, points[0].gpus, points[0].rate, coefficients, left, math.fsum(value * value for value in left))

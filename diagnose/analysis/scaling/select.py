@@ -62,7 +62,7 @@ class _Draft:
             self.reasons[id(point)] = why if isinstance(why, str) else why(point)
         self.kept = [point for point in self.kept if id(point) not in self.reasons]
 
-    def warn(self, code: str, text: str, doubt: bool = True) -> None:
+    def warn(self, code: str, text: str, doubt: bool = True) -> None:  # noqa: FBT001, FBT002 - one place, read as a word
         self.warnings.append(Warned(code, text, doubt))
 
 

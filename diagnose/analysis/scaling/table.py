@@ -32,27 +32,27 @@ class Row(Protocol):
     """What a reader of tables or stores delivers for one measurement."""
 
     @property
-    def place(self) -> str: ...
+    def place(self) -> str: ...  # noqa: D102 - where it was read, for messages
     @property
-    def gpus(self) -> int: ...
+    def gpus(self) -> int: ...  # noqa: D102
     @property
-    def value(self) -> float: ...
+    def value(self) -> float: ...  # noqa: D102
     @property
-    def repeat(self) -> str | None: ...
+    def repeat(self) -> str | None: ...  # noqa: D102
     @property
-    def hosts(self) -> int | None: ...
+    def hosts(self) -> int | None: ...  # noqa: D102
     @property
-    def model(self) -> str | None: ...
+    def model(self) -> str | None: ...  # noqa: D102
     @property
-    def global_batch(self) -> float | None: ...
+    def global_batch(self) -> float | None: ...  # noqa: D102
     @property
-    def local_batch(self) -> float | None: ...
+    def local_batch(self) -> float | None: ...  # noqa: D102
     @property
-    def step_ns(self) -> float | None: ...
+    def step_ns(self) -> float | None: ...  # noqa: D102
     @property
-    def noise_ratio(self) -> float | None: ...
+    def noise_ratio(self) -> float | None: ...  # noqa: D102
     @property
-    def parts_ns(self) -> Mapping[str, float]: ...
+    def parts_ns(self) -> Mapping[str, float]: ...  # noqa: D102
 
 
 class Point(msgspec.Struct, frozen=True, kw_only=True):

@@ -40,7 +40,7 @@ def check(facts: Facts) -> Iterator[Finding | NotChecked]:
     )
     if job is None:
         return
-    yield from _open_questions(facts, tiers)
+    yield from _open_questions(tiers)
     yield from _debug(facts, job)
     blocking, span = job.blocking_ns, job.span_ns or 1
     if blocking is None or tiers.is_empty():
@@ -113,7 +113,7 @@ def _debug(facts: Facts, job: JobSummary) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def _open_questions(facts: Facts, tiers: pl.DataFrame) -> Iterator[NotChecked]:
+def _open_questions(tiers: pl.DataFrame) -> Iterator[NotChecked]:
     own = tiers.filter((pl.col("reference_from") == "best decile of this run") & (pl.col("tier") != "intra-node"))
     if len(own):
         yield NotChecked(

@@ -62,6 +62,23 @@ def check(facts: Facts) -> Iterator[Finding | NotChecked]:
             yield finding
 
 
+def _few_peers(facts: Facts, work: pl.DataFrame) -> Iterator[NotChecked]:
+    alone = work.filter(pl.col("peers") == 0)
+    if len(alone):
+        yield NotChecked(
+            "Is a pipeline stage slow because of its device or because of its layers?",
+            f"{len(alone)} ranks have no peer that does the same work (one rank a stage)",
+            "profile a job with at least two data-parallel replicas, or read the devices' clocks and throttle reasons during the run",
+        )
+    found = facts.tables.query("SELECT value FROM job_stat WHERE name = 'detectable_slowdown_ratio'")
+    limit = found.item() if len(found) else None
+    if limit is not None and 0.1 < limit < float("inf"):
+        yield NotChecked(
+            "Is a rank slower by a few percent?", f"work varies so much from step to step that less than {limit:.0%} cannot be told from noise",
+            "profile more steps (schedule active=20)",
+        )  # fmt: skip
+
+
 def _changing_input(facts: Facts, job: JobSummary) -> Iterator[Finding]:
     """In most steps some rank waits for its batch, another one each time: no rank stands out, the job pays all the same."""
     ranks = job.parts.filter(pl.col("rank") >= 0)

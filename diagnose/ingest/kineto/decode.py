@@ -270,7 +270,7 @@ def _as_list(pieces: list[bytes], opening: bytes, close: bytes) -> bytes:
     return b"[" + opening + (close + b"," + opening).join(pieces) + close + b"]" if pieces else b"[]"
 
 
-def _decoded(decoder: msgspec.json.Decoder[Any], text: bytes) -> Any | None:
+def _decoded(decoder: msgspec.json.Decoder[Any], text: bytes) -> Any | None:  # noqa: ANN401 - the decoder's own type
     try:
         return decoder.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError):

@@ -122,7 +122,7 @@ class Consumer:
             next_head, next_glued = b"", False
             if index + 1 < len(marks):
                 process = None
-                for process in PROCESS.finditer(message):
+                for process in PROCESS.finditer(message):  # noqa: B007 - the last match counts
                     pass
                 self.joined += 1
                 if process is None:

@@ -54,7 +54,7 @@ class Heads:
         if found is not None:
             return found
         match = None
-        for match in PROCESS.finditer(head):
+        for match in PROCESS.finditer(head):  # noqa: B007 - the last match counts
             pass
         if match is None:
             device = _DEVICE_ONLY.search(head)

@@ -99,7 +99,7 @@ class LineProtocol(MetricFormat):
     name = "influx-line"
     priority = 312
 
-    def sniff(self, head: bytes, name: PurePosixPath) -> bool:
+    def sniff(self, head: bytes, name: PurePosixPath) -> bool:  # noqa: ARG002 - part of the protocol
         """The first lines that are no comment all follow the protocol."""
         lines = [line for line in head.splitlines()[:20] if line.strip() and not line.startswith(b"#")]
         if len(head) >= 65536 and len(lines) > 1:

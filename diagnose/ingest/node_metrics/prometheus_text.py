@@ -156,12 +156,12 @@ def series_frame(meanings: list[tuple[str, Series | None]]) -> pl.DataFrame:
 def finish_columns(frame: pl.DataFrame) -> pl.DataFrame:
     """Sentinels to null, the factor applied, saturation tested on the raw value, quality set."""
     raw = pl.col("value")
-    blank = pl.lit(False)
+    blank = pl.lit(False)  # noqa: FBT003 - polars' literal
     for first in DCGM_BLANKS:
         blank = blank | ((raw >= float(first)) & (raw < float(first) + DCGM_BLANK_SPAN))
     blank = pl.col("blanks") & (blank | (raw >= float(DCGM_BLANKS[1])))
     value = pl.when(blank | raw.is_nan() | raw.is_infinite()).then(None).otherwise(raw)
-    full = pl.lit(False)
+    full = pl.lit(False)  # noqa: FBT003 - polars' literal
     for bits in (4, 8, 16, 32):
         full = full | ((pl.col("bits") <= bits) & (raw == float((1 << bits) - 1)))
     frame = frame.with_columns(value.alias("value"))

@@ -33,7 +33,7 @@ class MetricFormat:
     priority: int = 399
     markers: tuple[re.Pattern[bytes], ...] = ()
 
-    def sniff(self, head: bytes, name: PurePosixPath) -> bool:
+    def sniff(self, head: bytes, name: PurePosixPath) -> bool:  # noqa: ARG002 - part of the protocol
         """Whether every marker occurs in the head."""
         return bool(self.markers) and all(marker.search(head) for marker in self.markers)
 

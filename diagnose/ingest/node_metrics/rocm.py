@@ -130,7 +130,7 @@ def add_card(key: str, items: list[tuple[str, Any]], sink: Samples) -> None:
     sink.device(entity, index=index, pci=pci, name=name)
 
 
-def amd_number(value: Any, scale: float) -> float | None:
+def amd_number(value: Any, scale: float) -> float | None:  # noqa: ANN401 - JSON
     """A value with its unit: ``"36.0"``, ``"(300Mhz)"``, ``0 (16.0GT/s x16)``, or amd-smi's {value, unit}."""
     if isinstance(value, dict):
         value = f"{value.get('value', 'N/A')} {value.get('unit', '')}"

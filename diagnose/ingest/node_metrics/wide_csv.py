@@ -54,7 +54,7 @@ class WideCsv(MetricFormat):
     name = "wide-csv"
     priority = 390
 
-    def sniff(self, head: bytes, name: PurePosixPath) -> bool:
+    def sniff(self, head: bytes, name: PurePosixPath) -> bool:  # noqa: ARG002 - part of the protocol
         """A time title first, a time in the first cell of the first row, numbers or null words in the others."""
         lines = head.decode("utf-8-sig", "replace").lstrip().splitlines()
         if lines and lines[0].startswith("sep="):

@@ -84,7 +84,7 @@ class JsonLinesLog:
     name = "training-jsonl"
     priority = 410
 
-    def sniff(self, head: bytes, name: PurePosixPath) -> bool:
+    def sniff(self, head: bytes, name: PurePosixPath) -> bool:  # noqa: ARG002 - part of the protocol
         """Lines of objects with a step and a loss, a duration or a rate."""
         for line in head.splitlines()[:50]:
             start = line.find(b"{")
@@ -117,7 +117,7 @@ class TrainerState:
     name = "hf-trainer-state"
     priority = 405
 
-    def sniff(self, head: bytes, name: PurePosixPath) -> bool:
+    def sniff(self, head: bytes, name: PurePosixPath) -> bool:  # noqa: ARG002 - part of the protocol
         """The key of the history."""
         return head.lstrip()[:1] in (b"{", b"[") and (b'"log_history"' in head or _is_list(head))
 
@@ -149,7 +149,7 @@ class LightningCsv:
     name = "lightning-csv"
     priority = 415
 
-    def sniff(self, head: bytes, name: PurePosixPath) -> bool:
+    def sniff(self, head: bytes, name: PurePosixPath) -> bool:  # noqa: ARG002 - part of the protocol
         """A header with a step and a loss or a step time."""
         titles = [
             cell.strip().strip('"').lower()

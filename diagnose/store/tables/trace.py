@@ -178,6 +178,7 @@ COLLECTIVE = Table(
     seen         | INTEGER | count | Members seen.
     match_method | VARCHAR | -     | seq, order, p2p, kernel_order or inferred.
     transfer_ns  | BIGINT  | ns    | Shortest duration over the members (P2P and rooted: from aligned clocks).
+    wire_ns      | BIGINT  | ns    | Last arrival to first departure where clocks are sure enough, else transfer_ns: what bandwidth is fitted to.
     wait_ns      | BIGINT  | ns    | Sum over members of the time spent waiting.
     start_skew_ns | BIGINT | ns    | Longest minus shortest duration; clock-free arrival skew.
     end_skew_ns  | BIGINT  | ns    | Spread of aligned ends, null without clocks.

@@ -37,7 +37,7 @@ def lay_traces(inbox: str | Path, run: str | None = None, rank: int | None = Non
     number = rank if rank is not None else int(env.get("RANK", env.get("SLURM_PROCID", "0")))
     folder = Path(inbox) / name
 
-    def handler(prof: Any) -> None:
+    def handler(prof: Any) -> None:  # noqa: ANN401 - torch.profiler.profile
         folder.mkdir(parents=True, exist_ok=True)
         hidden = folder / f".rank{number}.json.gz"
         prof.export_chrome_trace(str(hidden))
