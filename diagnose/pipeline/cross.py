@@ -6,26 +6,22 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from diagnose.analysis.cross.clocks import fit_clocks
-from diagnose.analysis.cross.exposed import call_exposure, divide_exposed, mark_handshakes
-from diagnose.analysis.cross.groups import GroupConfig, resolve_groups
 from diagnose.analysis.cross.hidden_waits import as_collectives, hidden_waits, without_hidden
-from diagnose.analysis.cross.match import match_calls
-from diagnose.analysis.cross.network import instance_tiers, network_tiers
+from diagnose.analysis.cross.network import network_tiers, place_tiers
 from diagnose.analysis.cross.oversubscription import oversubscription
 from diagnose.analysis.cross.rank_work import rank_work
 from diagnose.analysis.cross.received import imbalance, received_ratio
 from diagnose.analysis.cross.references import tier_references
-from diagnose.analysis.cross.replay import build_schedule
+from diagnose.analysis.cross.schedule import build_schedule, chosen_steps
 from diagnose.analysis.cross.roles import pipeline_stages
 from diagnose.analysis.cross.stops import profiled_stops, regular_stops
 from diagnose.analysis.cross.suspects import find_suspects, world_suspects
 from diagnose.analysis.cross.tails import tail_suspects
-from diagnose.analysis.cross.waits import MATCHED_RATIO, split_waits
 from diagnose.analysis.cross.what_if import Inputs, what_if
 from diagnose.analysis.cross.who_waits import who_waits
 from diagnose.analysis.step_labels import label_steps
 from diagnose.analysis.training_log import reference_log
+from diagnose.pipeline.matching import match_ranks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,12 +30,6 @@ if TYPE_CHECKING:
     from diagnose.pipeline.identify import Member
     from diagnose.pipeline.result import Group
     from diagnose.store.writer import StoreWriter
-
-_CALL_COLUMNS = (
-    "rank, call, step, stream, start_ns, dur_ns, issue_ns, exposed_ns, exposed_from_ns, exposed_to_ns, exposed_late_ns, collective, group_name, group_desc, "
-    "group_ranks, group_size, seq, is_p2p, peer, dtype, in_elems, out_elems, msg_bytes"
-)
-
 
 def analyse_across(writer: StoreWriter, members: Sequence[Member], config: Config) -> None:
     """Label the steps, then match, align, divide and judge across ranks."""
@@ -54,7 +44,7 @@ def analyse_across(writer: StoreWriter, members: Sequence[Member], config: Confi
         )
         writer.replace("step", steps)
     world = sorted(member.rank for member in members if member.rank >= 0)
-    matched = _match(writer, members, world)
+    matched = match_ranks(writer, members, world)
     if len(world) > 1:
         hidden = _hidden(writer)
         _judge_ranks(writer, world, matched, hidden)
@@ -104,17 +94,24 @@ def _hidden(writer: StoreWriter) -> pl.DataFrame:
 
 def _price(writer: StoreWriter, hidden: pl.DataFrame) -> None:
     """Replay the schedule as it was and as it could be."""
+    steps = writer.query("SELECT rank, step, start_ns, end_ns, step_ns FROM step WHERE label = 'normal' AND rank >= 0")
+    count = writer.query("SELECT count(*) FROM comm_call JOIN step USING (rank, step) WHERE label = 'normal' AND rank >= 0").item()
+    chosen = ", ".join(map(str, chosen_steps(steps, count)))
+    if not chosen:
+        return
+    median = round(float(steps.get_column("step_ns").median() or 0))  # type: ignore[arg-type]
+    steps = steps.filter(pl.col("step").is_in([int(one) for one in chosen.split(", ")]))
     calls = writer.query(
-        "SELECT rank, call, step, stream, start_ns, dur_ns, collective, is_p2p, exposed_from_ns, exposed_to_ns, exposed_late_ns FROM comm_call WHERE rank >= 0"
+        "SELECT rank, call, step, stream, start_ns, dur_ns, collective, is_p2p, exposed_from_ns, exposed_to_ns, exposed_late_ns FROM comm_call "
+        f"WHERE rank >= 0 AND step IN ({chosen}) ORDER BY rank, call"
     )
-    members = writer.query("SELECT instance, rank, call, start_ns FROM collective_rank")
+    members = writer.query(f"SELECT instance, rank, call, start_ns FROM collective_rank WHERE step IN ({chosen}) ORDER BY instance, rank")
     collective = writer.query(
         "SELECT instance, c.collective, c.members, c.msg_bytes, c.transfer_ns, median(c.transfer_ns) OVER (PARTITION BY c.collective, c.members, c.msg_bytes) AS "
         "median_ns, t.alpha_ns FROM collective AS c LEFT JOIN (SELECT collective, group_size, max(alpha_ns) AS alpha_ns FROM network_tier GROUP BY ALL) AS t "
         "ON t.collective = c.collective AND t.group_size = c.members WHERE c.transfer_ns IS NOT NULL"
     )
-    steps = writer.query("SELECT rank, step, start_ns, end_ns, step_ns FROM step WHERE label = 'normal' AND rank >= 0")
-    if members.is_empty() or steps.is_empty() or collective.is_empty():
+    if members.is_empty() or collective.is_empty():
         return
     if not hidden.is_empty():  # they hold ranks up as collectives do
         more = as_collectives(hidden)
@@ -133,32 +130,57 @@ def _price(writer: StoreWriter, hidden: pl.DataFrame) -> None:
         "SELECT b.* FROM breakdown AS b JOIN step AS s USING (rank, step) WHERE s.label = 'normal' AND b.rank >= 0 ORDER BY rank, step"
     )
     inputs = Inputs(
-        parts, writer.query(_TYPICAL_SQL), writer.query("SELECT * FROM rank_work ORDER BY rank"), writer.query(_GAPS_SQL), schedule.alpha_ns, schedule.median_ns,
-        round(float(steps.get_column("step_ns").median() or 0)),  # type: ignore[arg-type]
+        parts, writer.query(_TYPICAL_SQL), writer.query("SELECT * FROM rank_work ORDER BY rank"), writer.query(_GAPS_SQL), schedule.alpha_ns, schedule.median_ns, median,
     )  # fmt: skip
     rows, explained = what_if(schedule, inputs)
     writer.insert("what_if", rows)
     writer.insert("job_stat", pl.DataFrame({"name": ["replay_explained_ratio"], "value": [explained]}))
 
 
+_WHOLE = """
+SELECT c.*, e.exposed_transfer_ns FROM collective AS c
+JOIN (SELECT instance, avg(exposed_transfer_ns) AS exposed_transfer_ns FROM collective_rank GROUP BY instance) AS e USING (instance)
+WHERE c.transfer_ns IS NOT NULL AND c.step IS NOT NULL ORDER BY c.instance
+"""
+
+_PAIRS = """
+SELECT r.instance, list(r.rank ORDER BY r.rank) AS ranks FROM collective_rank AS r JOIN collective AS c USING (instance)
+WHERE c.transfer_ns IS NOT NULL AND c.step IS NOT NULL
+AND (c.match_method = 'p2p' OR c.group_id IN (SELECT group_id FROM process_group WHERE ranks IS NULL))
+GROUP BY r.instance ORDER BY r.instance
+"""
+
+_OWN_WAITS = """
+SELECT r.rank, sum(r.wait_ns)::BIGINT AS wait_ns, count(*) AS calls FROM collective_rank AS r JOIN collective AS c USING (instance)
+WHERE c.wait_ns IS NOT NULL AND c.step IS NOT NULL GROUP BY r.rank
+"""
+
+_CAUSED_WAITS = """
+SELECT last_rank AS rank, sum(wait_ns)::BIGINT AS wait_ns, count(*) AS last FROM collective WHERE last_rank IS NOT NULL AND step IS NOT NULL GROUP BY last_rank
+"""
+
+
 def _judge_network(writer: StoreWriter, members: Sequence[Member], config: Config, calls: pl.DataFrame) -> None:
     """Tiers, their cost models, and who makes groups slow."""
     hosts = {member.rank: member.host for member in members if member.rank >= 0}
-    ranks = writer.query("SELECT instance, rank, call, exposed_transfer_ns FROM collective_rank").join(
-        calls.filter("handshake").select("rank", "call"), on=["rank", "call"], how="anti"
-    )
-    if ranks.is_empty():
+    whole = writer.query(_WHOLE)
+    if whole.is_empty():
         return
-    tiers = instance_tiers(ranks, hosts, config.topology)
-    exposed = ranks.group_by("instance").agg(pl.col("exposed_transfer_ns").mean())
-    whole = writer.query(
-        "SELECT * FROM collective WHERE transfer_ns IS NOT NULL AND step IS NOT NULL ORDER BY instance"
-    )
-    instances = whole.join(tiers, on="instance").join(exposed, on="instance")
+    pairs = writer.query(_PAIRS)
+    unique = pairs.select("ranks").unique(maintain_order=True).with_row_index("pair")
+    pairs = pairs.join(unique, on="ranks").select("instance", (-1 - pl.col("pair").cast(pl.Int64)).alias("pair"))
+    whole = whole.join(pairs, on="instance", how="left", maintain_order="left").with_columns(pl.coalesce("pair", "group_id").alias("place")).drop("pair")
+    groups = writer.query("SELECT group_id AS place, ranks FROM process_group WHERE ranks IS NOT NULL")
+    sets = pl.concat([groups, unique.select((-1 - pl.col("pair").cast(pl.Int64)).alias("place"), "ranks")])
+    places = place_tiers(sets.filter(pl.col("place").is_in(whole.get_column("place").unique().to_list())).sort("place"), hosts, config.topology)
+    instances = whole.join(places.select("place", "nodes", "tier"), on="place", how="left", maintain_order="left")
+    if calls.get_column("handshake").any():
+        ours = writer.query("SELECT instance, rank, call FROM collective_rank").join(calls.filter("handshake").select("rank", "call"), on=["rank", "call"])
+        instances = instances.join(ours.select("instance").unique(), on="instance", how="anti", maintain_order="left")
     references = tier_references(config, writer.query("SELECT * FROM bandwidth_reference"))
     writer.insert("network_tier", network_tiers(instances, references, len(hosts)))
     crossing = instances.filter(pl.col("tier").is_not_null() & (pl.col("tier") != "intra-node"))
-    suspects = pl.concat([find_suspects(instances, hosts), tail_suspects(crossing, hosts)])
+    suspects = pl.concat([find_suspects(instances, places, hosts), tail_suspects(crossing, places, hosts)])
     if suspects.is_empty() and len(crossing) and crossing.get_column("group_id").n_unique() == 1:
         suspects = world_suspects(sorted({host for host in hosts.values() if host is not None}))
     writer.insert("network_suspect", suspects)
@@ -193,8 +215,7 @@ def _judge_ranks(writer: StoreWriter, world: Sequence[int], calls: pl.DataFrame,
     )  # fmt: skip
     writer.insert("rank_work", judged.table)
     steps = parts.get_column("step").n_unique() if len(parts) else 0
-    collective = writer.query("SELECT * FROM collective WHERE step IS NOT NULL")
-    writer.insert("who_waits", who_waits(collective, writer.query("SELECT * FROM collective_rank"), steps))
+    writer.insert("who_waits", who_waits(writer.query(_OWN_WAITS), writer.query(_CAUSED_WAITS), steps))
     stages = len(set(roles.values()))
     numbers = {"detectable_slowdown_ratio": judged.detectable_ratio, "pipeline_stages": float(stages)}
     uneven = imbalance(received)
@@ -210,52 +231,3 @@ def _judge_ranks(writer: StoreWriter, world: Sequence[int], calls: pl.DataFrame,
         {"rank": list(roles), "role": list(roles.values())}, schema={"rank": pl.Int32, "role": pl.Int32}
     )
     writer.replace("rank", writer.query("SELECT * FROM rank").drop("role").join(table, on="rank", how="left"))
-
-
-def _match(writer: StoreWriter, members: Sequence[Member], world: Sequence[int]) -> pl.DataFrame:
-    """Groups, instances, clocks, waits, and the split of exposed communication; returns the calls with their groups."""
-    calls = mark_handshakes(writer.query(f"SELECT {_CALL_COLUMNS} FROM comm_call ORDER BY rank, call"))
-    hosts = {member.rank: member.host for member in members if member.rank >= 0}
-    config = {
-        member.rank: [GroupConfig(*_fields(group)) for group in member.result.trace.groups]
-        for member in members
-        if member.rank >= 0 and member.result.trace
-    }
-    resolved = resolve_groups(calls, config, hosts, world)
-    matched = match_calls(resolved.calls, resolved.groups, config, hosts, world)
-    writer.insert("process_group", matched.groups)
-    clock_of = {rank: host if host is not None else f"rank{rank}" for rank, host in hosts.items()}
-    clocks = fit_clocks(matched.members, clock_of)
-    writer.insert("clock", clocks.table)
-    believed = pl.DataFrame(schema={"rank": pl.Int32, "call": pl.Int64, "wait_ns": pl.Int64, "certain": pl.Boolean})
-    if not matched.members.is_empty():
-        waits = split_waits(matched.members, matched.calls, clocks, clock_of)
-        writer.insert("collective", waits.collective.drop("is_p2p"))
-        exposure = call_exposure(calls, waits.collective_rank)
-        writer.insert("collective_rank", waits.collective_rank.join(exposure, on=["instance", "rank"], how="left"))
-        sure = waits.coverage.filter(pl.col("matched_ratio") >= MATCHED_RATIO).select(
-            "group_id", "is_p2p", sure=pl.lit(value=True)
-        )
-        whole = pl.col("transfer_ns").is_not_null() & pl.col("sure").fill_null(value=False)
-        instances = waits.collective.join(sure, on=["group_id", "is_p2p"], how="left").select(
-            "instance", whole.alias("certain")
-        )
-        believed = waits.collective_rank.join(instances, on="instance").select("rank", "call", "wait_ns", "certain")
-    breakdown = writer.query("SELECT * FROM breakdown ORDER BY rank, step")
-    alone = matched.groups.filter(pl.col("size") == 1).get_column("group_id").to_list()
-    own = matched.calls.filter(pl.col("group_id").is_in(alone)).select(
-        "rank", "call", pl.lit(0, pl.Int64).alias("wait_ns"), pl.lit(value=True).alias("certain")
-    )
-    divided = divide_exposed(
-        breakdown.drop(
-            "exposed_wait_ns", "exposed_transfer_ns", "exposed_transfer_max_ns", "late_comm_ns", "blocking_transfer_ns"
-        ),
-        calls,
-        pl.concat([believed, own]),
-    )
-    writer.replace("breakdown", divided)
-    return matched.calls
-
-
-def _fields(group: Group) -> tuple[str, str | None, tuple[int, ...] | None, int | None]:
-    return group.name, group.description, group.ranks, group.size

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -29,7 +30,7 @@ from diagnose.pipeline.cluster_start import ClusterSettings, cluster_settings
 from diagnose.pipeline.cluster_task import ClusterError, map_here, own_versions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 ALLOWED = "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES"
 SATURATION = "DASK_DISTRIBUTED__SCHEDULER__WORKER_SATURATION"  # one task a worker: only the one it was at is blamed
@@ -58,14 +59,25 @@ def clusters(network: Network, tmp_path: Path) -> Iterator[list[Cluster]]:
         one.close()
 
 
-def build(cluster: Cluster, store: Path, *, on_result: object = None, settings: ClusterSettings | None = None) -> Path:
-    with DaskEngine(cluster.address, settings=settings) as engine:
+def build(
+    cluster: Cluster,
+    store: Path,
+    *,
+    on_result: object = None,
+    settings: ClusterSettings | None = None,
+    notice: Callable[[str], None] | None = None,
+) -> Path:
+    with DaskEngine(cluster.address, settings=settings, notice=notice) as engine:
         return build_run([str(HEALTHY)], store, Config(), RunOptions(name="run"), engine=engine, progress=on_result)  # type: ignore[arg-type]
 
 
 @pytest.mark.slow
 def test_a_killed_worker_changes_nothing_and_none_left_is_an_error(
-    network: Network, tmp_path: Path, clusters: list[Cluster], local_rows: dict[str, list[str]]
+    network: Network,
+    tmp_path: Path,
+    clusters: list[Cluster],
+    local_rows: dict[str, list[str]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     cluster = Cluster(network, tmp_path / "cluster", preload=slow(0.4), environment={ALLOWED: "3"})
     clusters.append(cluster)
@@ -77,10 +89,18 @@ def test_a_killed_worker_changes_nothing_and_none_left_is_an_error(
             cluster.kill(0)
 
     (tmp_path / "shared").mkdir()
+    late: list[str] = []
+    monkeypatch.setattr("diagnose.pipeline.cluster._QUIET_S", 0.3)
+    monkeypatch.setattr("diagnose.pipeline.cluster._LOOK_S", 0.05)
     store = build(
-        cluster, tmp_path / "one.duckdb", on_result=kill_one, settings=ClusterSettings(shards=str(tmp_path / "shared"))
+        cluster,
+        tmp_path / "one.duckdb",
+        on_result=kill_one,
+        settings=ClusterSettings(shards=str(tmp_path / "shared")),
+        notice=late.append,
     )
     assert rows(store) == local_rows
+    assert any(re.search(r"\d+ left, no result for 0 s; being read: \S+healthy/\S+ on tcp://", text) for text in late)
     assert len(seen) == len(set(seen)) == len(local_rows["source"])
     assert list((tmp_path / "shared").iterdir()) == []
 

@@ -92,7 +92,7 @@ def test_kubernetes_is_asked_with_the_settings(
 
     def kube_cluster(**arguments: object) -> LocalCluster:
         asked.append(arguments)
-        return LocalCluster(n_workers=0, threads_per_worker=1, processes=False, dashboard_address=None)
+        return LocalCluster(n_workers=0, threads_per_worker=1, processes=False, dashboard_address=":0")
 
     module = types.ModuleType("dask_kubernetes.operator")
     module.KubeCluster = kube_cluster  # type: ignore[attr-defined]

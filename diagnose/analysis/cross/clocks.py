@@ -58,7 +58,7 @@ def fit_clocks(members: pl.DataFrame, hosts: Mapping[int, str]) -> Clocks:
     """
     names = sorted({hosts[rank] for rank in hosts})
     index = {name: place for place, name in enumerate(names)}
-    used = _usable(members)
+    used = clock_samples(members)
     if used.is_empty() or len(names) < 2:
         table = pl.DataFrame(
             [{"host": name, "offset_ns": 0, "drift_ppm": 0.0, "residual_ns": 0 if len(names) == 1 else None, "component": place, "samples": 0}
@@ -105,10 +105,11 @@ def aligned_ranks(
     return start_ns - np.rint(shift).astype(np.int64), residual[rank]
 
 
-def _usable(members: pl.DataFrame) -> pl.DataFrame:
+def clock_samples(members: pl.DataFrame) -> pl.DataFrame:
     """Complete synchronising instances, the shortest ones when there are many: small collectives end closest together."""
+    columns = ["instance", "rank", "start_ns", "dur_ns", "collective", "size"]
     if members.is_empty():
-        return members
+        return members.select(columns).with_columns(pl.lit(0, pl.Int64).alias("shortest"))
     counts = members.filter(pl.col("collective").is_in(list(_SYNCHRONISING))).group_by("instance").agg(
         pl.len().alias("seen"), pl.col("dur_ns").min().alias("shortest"), pl.col("size").first()
     )  # fmt: skip
@@ -117,7 +118,8 @@ def _usable(members: pl.DataFrame) -> pl.DataFrame:
         .sort("shortest", "instance")
         .head(_MAX_INSTANCES)
     )
-    return members.join(whole.select("instance", "shortest"), on="instance").sort("instance", "rank")
+    chosen = members.select(columns).join(whole.select("instance", "shortest"), on="instance")
+    return chosen.sort("instance", "rank").with_columns(pl.col("collective").cast(pl.String))
 
 
 def _by_host(used: pl.DataFrame, places: Mapping[int, int]) -> pl.DataFrame:

@@ -38,6 +38,9 @@ TIER_SCHEMA = pl.Schema(
 )  # fmt: skip
 
 
+PLACE_SCHEMA = {"place": pl.Int64, "ranks": pl.List(pl.Int32), "nodes": pl.Int32, "tier": pl.String}
+
+
 class Reference(NamedTuple):
     """What an inter-node or intra-node class should reach, and who says so."""
 
@@ -45,38 +48,31 @@ class Reference(NamedTuple):
     source: str
 
 
-def instance_tiers(
-    collective_rank: pl.DataFrame, hosts: Mapping[int, str | None], topology: Mapping[str, str]
-) -> pl.DataFrame:
-    """Hosts and tier of each instance from the hosts of its members. Grain: instance; tier null where hosts are unknown."""
-    places = pl.DataFrame(
-        {
-            "rank": list(hosts),
-            "host": list(hosts.values()),
-            "leaf": [topology.get(host) if host else None for host in hosts.values()],
-        },
-        schema={"rank": pl.Int32, "host": pl.String, "leaf": pl.String},
-    )
-    joined = collective_rank.select("instance", "rank").join(places, on="rank", how="left")
-    grouped = joined.group_by("instance").agg(
-        pl.col("host").n_unique().alias("nodes"), pl.col("host").null_count().alias("unknown"), pl.col("leaf").n_unique().alias("leaves"),
-        pl.col("leaf").null_count().alias("no_leaf"), pl.col("rank").sort().alias("ranks"),
-    )  # fmt: skip
-    tier = (
-        pl.when(pl.col("unknown") > 0).then(None)
-        .when(pl.col("nodes") == 1).then(pl.lit("intra-node"))
-        .when(pl.col("no_leaf") > 0).then(pl.lit("inter-node"))
-        .when(pl.col("leaves") == 1).then(pl.lit("intra-leaf"))
-        .otherwise(pl.lit("cross-leaf"))
-    )  # fmt: skip
-    return grouped.select("instance", "ranks", "nodes", tier.alias("tier"))
+def place_tiers(places: pl.DataFrame, hosts: Mapping[int, str | None], topology: Mapping[str, str]) -> pl.DataFrame:
+    """Hosts and tier of each set of ranks that collectives run over; tier null where hosts are unknown.
+
+    Args:
+        places: rows (place, ranks), one a process group or pair.
+        hosts: host by rank.
+        topology: leaf by host.
+    """
+    leaf = {rank: topology.get(host) if host else None for rank, host in hosts.items()}
+    rows = []
+    for place, ranks in places.iter_rows():
+        where = {hosts.get(rank) for rank in ranks}
+        leaves = {leaf.get(rank) for rank in ranks}
+        tier = None if None in where else "intra-node" if len(where) == 1 else "inter-node"
+        if tier == "inter-node" and None not in leaves:
+            tier = "intra-leaf" if len(leaves) == 1 else "cross-leaf"
+        rows.append({"place": place, "ranks": ranks, "nodes": len(where), "tier": tier})
+    return pl.DataFrame(rows, schema=PLACE_SCHEMA)
 
 
 def network_tiers(instances: pl.DataFrame, references: Mapping[str, Reference], ranks: int) -> pl.DataFrame:
     """One row a (tier, collective, group size), dearest first.
 
     Args:
-        instances: whole collectives with ranks, tier, group_id, collective, members, msg_bytes, step, transfer_ns, wire_ns, wait_ns (sum
+        instances: whole collectives with place, tier, group_id, collective, members, msg_bytes, step, transfer_ns, wire_ns, wait_ns (sum
             over members), exposed_transfer_ns (mean over members), busbw_bytes_per_s.
         references: by tier; the best decile seen here serves where there is none.
         ranks: ranks with traces; exposed transfer is given per step of the mean rank.
@@ -164,8 +160,8 @@ def _latency_ratio(part: pl.DataFrame, model: CostModel | None, tier: str | None
 
 def _tail_ratio(part: pl.DataFrame) -> float | None:
     """Share of the transfer time above the usual of the same set of members and size."""
-    usual = pl.col("transfer_ns").median().over("ranks", "msg_bytes")
-    judged = part.filter(pl.len().over("ranks", "msg_bytes") >= 5)
+    usual = pl.col("transfer_ns").median().over("place", "msg_bytes")
+    judged = part.filter(pl.len().over("place", "msg_bytes") >= 5)
     total = float(judged.get_column("transfer_ns").sum())
     above = judged.select((pl.col("transfer_ns") - _TAIL_ABOVE * usual).clip(lower_bound=0).sum()).item()
     return float(above) / total if total else None

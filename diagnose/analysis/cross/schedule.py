@@ -100,7 +100,6 @@ def build_schedule(
         steps: step rows of normal steps (rank, step, start_ns, end_ns).
         kernels: compute kernels of these steps (rank, step, start_ns, dur_ns, typical_ns), for ``typical``.
     """
-    steps = steps.filter(pl.col("step").is_in(_chosen_steps(steps, calls)))
     calls = calls.join(steps.select("rank", "step"), on=["rank", "step"]).sort("rank", "start_ns")
     if calls.is_empty() or steps.is_empty():
         return None
@@ -131,8 +130,13 @@ def build_schedule(
     return _events(placed, steps, kernels)
 
 
-def _chosen_steps(steps: pl.DataFrame, calls: pl.DataFrame) -> list[int]:
-    """Steps that every rank has, in order, as many as the event budget allows, from the middle."""
+def chosen_steps(steps: pl.DataFrame, calls: int) -> list[int]:
+    """Steps that every rank has, in order, as many as the event budget allows, from the middle.
+
+    Args:
+        steps: step rows of normal steps (rank, step, start_ns).
+        calls: calls of all ranks in all of them.
+    """
     ranks = steps.get_column("rank").n_unique()
     common = (
         steps.group_by("step").agg(pl.len().alias("n"), pl.col("start_ns").min().alias("at"))
@@ -140,7 +144,7 @@ def _chosen_steps(steps: pl.DataFrame, calls: pl.DataFrame) -> list[int]:
     )  # fmt: skip
     if not common:
         return []
-    per_step = max(len(calls) / max(steps.get_column("step").n_unique(), 1), 1)
+    per_step = max(calls / max(steps.get_column("step").n_unique(), 1), 1)
     keep = max(int(MAX_EVENTS / (2 * per_step)), 1)
     first = max((len(common) - keep) // 2, 0)
     return common[first : first + keep]

@@ -48,25 +48,29 @@ class Candidate(NamedTuple):
     ranks: tuple[int, ...]
 
 
-def find_suspects(instances: pl.DataFrame, hosts: Mapping[int, str | None]) -> pl.DataFrame:
+def find_suspects(instances: pl.DataFrame, places: pl.DataFrame, hosts: Mapping[int, str | None]) -> pl.DataFrame:
     """Suspects with scores; empty where no two comparable groups differ. Groups of different tiers are never compared.
 
     Args:
-        instances: whole collectives with ranks, tier, collective, members, msg_bytes, transfer_ns.
+        instances: whole collectives with place, tier, collective, members, msg_bytes, transfer_ns.
+        places: rows (place, ranks).
         hosts: host by rank.
     """
     even = instances.filter(~pl.col("collective").is_in(list(_UNEVEN)))
     inside = even.filter(pl.col("tier") == "intra-node")
     across = even.filter(pl.col("tier").is_not_null() & (pl.col("tier") != "intra-node"))
     nodes = [item for item in candidates_of(hosts) if item.kind == "node"]
-    return pl.concat([_suspects(across, candidates_of(hosts), "inter-node"), _suspects(inside, nodes, "intra-node")])
+    ranks = dict(places.select("place", "ranks").iter_rows())
+    return pl.concat(
+        [_suspects(across, candidates_of(hosts), ranks, "inter-node"), _suspects(inside, nodes, ranks, "intra-node")]
+    )
 
 
-def _suspects(instances: pl.DataFrame, candidates: list[Candidate], tier: str) -> pl.DataFrame:
+def _suspects(instances: pl.DataFrame, candidates: list[Candidate], ranks: Mapping[int, list[int]], tier: str) -> pl.DataFrame:
     groups = _groups(instances)
     if groups.is_empty():
         return pl.DataFrame(schema=SCHEMA)
-    members = [frozenset(ranks) for ranks in groups.get_column("ranks").to_list()]
+    members = [frozenset(ranks[place]) for place in groups.get_column("place").to_list()]
     z = np.clip(groups.get_column("z").to_numpy(), -_CLIP, _CLIP)
     effect = groups.get_column("effect").to_numpy()
     holds = _holds(candidates, members, inside=tier == "intra-node")
@@ -116,7 +120,7 @@ def _groups(instances: pl.DataFrame) -> pl.DataFrame:
     """One row a (group, kind, size): log transfer against the class, in robust standard deviations."""
     per = (
         instances.filter(pl.col("transfer_ns") > 0)
-        .group_by("ranks", "tier", "collective", "members", "msg_bytes")
+        .group_by("place", "tier", "collective", "members", "msg_bytes")
         .agg(pl.col("transfer_ns").log().median().alias("y"), pl.len().alias("count"), _noise().alias("noise"))
     )
     shape = ["tier", "collective_class", "members", "msg_bytes"]

@@ -26,26 +26,29 @@ _MIN_EVIDENCE = 6.0
 _NEAR = 2.0
 
 
-def tail_suspects(instances: pl.DataFrame, hosts: Mapping[int, str | None]) -> pl.DataFrame:
+def tail_suspects(instances: pl.DataFrame, places: pl.DataFrame, hosts: Mapping[int, str | None]) -> pl.DataFrame:
     """Candidates for the outliers with their evidence; empty when these are spread over all groups.
 
     Args:
-        instances: whole inter-node collectives with ranks, collective, msg_bytes, transfer_ns.
+        instances: whole inter-node collectives with place, collective, msg_bytes, transfer_ns.
+        places: rows (place, ranks).
         hosts: host by rank.
     """
     empty = pl.DataFrame(schema=SCHEMA)
-    key = ["ranks", "collective", "msg_bytes"]
+    key = ["place", "collective", "msg_bytes"]
     judged = instances.filter(pl.col("transfer_ns") > 0).with_columns(
         pl.col("transfer_ns").median().over(key).alias("usual"), pl.len().over(key).alias("count")
     ).filter(pl.col("count") >= 5)  # fmt: skip
-    groups = judged.group_by("ranks").agg(
+    groups = judged.group_by("place").agg(
         (pl.col("transfer_ns") > _OUTLIER * pl.col("usual")).sum().cast(pl.Int64).alias("hits"),
         pl.len().cast(pl.Int64).alias("trials"),
     )
+    groups = groups.sort("place")
     hits, trials = groups.get_column("hits").to_numpy(), groups.get_column("trials").to_numpy()
     if len(groups) < 2 or hits.sum() < _MIN_HITS:
         return empty
-    members = [frozenset(ranks) for ranks in groups.get_column("ranks").to_list()]
+    ranks = dict(places.select("place", "ranks").iter_rows())
+    members = [frozenset(ranks[place]) for place in groups.get_column("place").to_list()]
     candidates = candidates_of(hosts)
     found = []
     for item in candidates:

@@ -16,7 +16,7 @@ from diagnose.analysis.cross.clocks import aligned_ranks
 from diagnose.analysis.cross.exposed import CONTROL_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
@@ -53,7 +53,7 @@ def split_waits(members: pl.DataFrame, calls: pl.DataFrame, clocks: Clocks, host
     rows = _Rows(members, clocks, hosts)
     shortest, longest = rows.least(rows.duration), rows.most(rows.duration)
     latest, last_end = rows.most(rows.start), rows.most(rows.end)
-    rooted = rows.most(np.isin(rows.kind, rows.codes(ROOTED)).astype(np.int64)) > 0
+    rooted = rows.most(rows.rooted.astype(np.int64)) > 0
     transfer = _without_early_leavers(rows, shortest)
     # A receive cannot be waiting once its sender has started; where clocks contradict the durations, durations hold.
     transfer = np.where(rooted, np.minimum(np.maximum(last_end - latest, 0), longest), transfer)
@@ -66,7 +66,7 @@ def split_waits(members: pl.DataFrame, calls: pl.DataFrame, clocks: Clocks, host
         "end_skew_ns": last_end - rows.least(rows.end), "last_rank": last, "residual": rows.most(rows.residual), "rooted": rooted,
     }  # fmt: skip
     table = members.group_by("instance", maintain_order=True).agg(
-        pl.col("group_id").first(), pl.col("is_p2p").first(), pl.col("collective").min(), pl.col("seq").min(), pl.col("step").median(), pl.col("dtype").first(),
+        pl.col("group_id").first(), pl.col("is_p2p").first(), _kind(), pl.col("seq").min(), pl.col("step").median(), pl.col("dtype").first(),
         _whole_message(), pl.col("size").first().alias("members"), pl.len().alias("seen"), pl.col("match_method").first(),
         (pl.col("token").min() != pl.col("token").max()).alias("mixed"),
     )  # fmt: skip
@@ -87,16 +87,9 @@ class _Rows:
         self.owner = np.cumsum(new) - 1
         self.rank = members.get_column("rank").to_numpy()
         self.duration = members.get_column("dur_ns").to_numpy()
-        self._kinds = members.get_column("collective")
-        names = self._kinds.unique().to_list()
-        self._code = {name: place for place, name in enumerate(names)}
-        self.kind = self._kinds.replace_strict(names, list(range(len(names))), return_dtype=pl.Int32).to_numpy()
+        self.rooted = members.select(pl.col("collective").is_in(list(ROOTED))).to_series().to_numpy()
         self.start, self.residual = aligned_ranks(members.get_column("start_ns").to_numpy(), self.rank, hosts, clocks)
         self.end = self.start + self.duration
-
-    def codes(self, names: Sequence[str]) -> list[int]:
-        """Numbers of these kinds in ``kind``."""
-        return [self._code[name] for name in names if name in self._code]
 
     def least(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
         """Minimum of each instance."""
@@ -168,6 +161,12 @@ def _collective(table: pl.DataFrame) -> pl.DataFrame:
             "wire_ns", "wait_ns", "start_skew_ns", "end_skew_ns", "last_rank", "algbw_bytes_per_s", "busbw_bytes_per_s",
         )
     )  # fmt: skip
+
+
+def _kind() -> pl.Expr:
+    """Kind of the instance; a transfer between two ranks goes by its receive."""
+    kind = pl.col("collective").first()
+    return pl.when(pl.col("match_method").first() == "p2p").then(pl.lit("recv").cast(pl.String)).otherwise(kind.cast(pl.String)).alias("collective")
 
 
 def _whole_message() -> pl.Expr:
