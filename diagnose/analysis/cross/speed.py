@@ -60,7 +60,7 @@ def compare_speed(stats: pl.DataFrame, roles: dict[int, int]) -> pl.DataFrame:
     )
     total = float(reference.get_column("weight").sum())
     joined = joined.with_columns(
-        (pl.col("mean_ns") / pl.col("ref_ns").clip(lower_bound=1.0)).log().alias("log_ratio"),
+        (pl.col("mean_ns").clip(lower_bound=1.0) / pl.col("ref_ns").clip(lower_bound=1.0)).log().alias("log_ratio"),
         ((pl.col("share") >= _SHARED_RATIO) & (pl.col("spread") > 1.0 / max(ranks, 2))).alias("shared"),
     )
     names = joined.select("name").unique().with_columns(pl.col("name").str.contains(_MATRIX).alias("matrix"))

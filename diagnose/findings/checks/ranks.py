@@ -22,6 +22,7 @@ _RULES = {
     "checkpoint": "RANK-CHECKPOINT", "moe_imbalance": "MOE-IMBALANCE",
 }  # fmt: skip
 _NODE_SHARE = 0.75
+_ENOUGH_RANKS = 8
 _ROTATING_RANKS = 3
 _ROTATING_SHARE = 0.5
 
@@ -49,6 +50,12 @@ def check(facts: Facts) -> Iterator[Finding | NotChecked]:
                 "profile all ranks in the same steps and give the folder with all their traces",
             )  # fmt: skip
         return
+    if _too_few(facts, len(work)):
+        yield NotChecked(
+            "Is one rank slower than its peers?", f"traces of {len(work)} of {facts.world_size} ranks were given: too few to say what is ordinary",
+            "profile all ranks in the same steps and give the folder with all their traces",
+        )  # fmt: skip
+        return
     yield from _few_peers(facts, work)
     span = job.span_ns or 1
     slow = list(_grouped(facts, work.filter(pl.col("verdict") != "ordinary")))
@@ -60,6 +67,11 @@ def check(facts: Facts) -> Iterator[Finding | NotChecked]:
         finding = _finding(facts, one, span)
         if finding is not None:
             yield finding
+
+
+def _too_few(facts: Facts, seen: int) -> bool:
+    """Half of the ranks, or enough of them for a spread, have to be there before one of them is called slow."""
+    return facts.world_size is not None and seen < min(_ENOUGH_RANKS, facts.world_size / 2)
 
 
 def _few_peers(facts: Facts, work: pl.DataFrame) -> Iterator[NotChecked]:
