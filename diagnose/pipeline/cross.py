@@ -12,8 +12,8 @@ from diagnose.analysis.cross.oversubscription import oversubscription
 from diagnose.analysis.cross.rank_work import rank_work
 from diagnose.analysis.cross.received import imbalance, received_ratio
 from diagnose.analysis.cross.references import tier_references
-from diagnose.analysis.cross.schedule import build_schedule, chosen_steps
 from diagnose.analysis.cross.roles import pipeline_stages
+from diagnose.analysis.cross.schedule import build_schedule, chosen_steps
 from diagnose.analysis.cross.stops import profiled_stops, regular_stops
 from diagnose.analysis.cross.suspects import find_suspects, world_suspects
 from diagnose.analysis.cross.tails import tail_suspects
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from diagnose.config import Config
     from diagnose.pipeline.identify import Member
-    from diagnose.pipeline.result import Group
     from diagnose.store.writer import StoreWriter
+
 
 def analyse_across(writer: StoreWriter, members: Sequence[Member], config: Config) -> None:
     """Label the steps, then match, align, divide and judge across ranks."""
@@ -95,7 +95,9 @@ def _hidden(writer: StoreWriter) -> pl.DataFrame:
 def _price(writer: StoreWriter, hidden: pl.DataFrame) -> None:
     """Replay the schedule as it was and as it could be."""
     steps = writer.query("SELECT rank, step, start_ns, end_ns, step_ns FROM step WHERE label = 'normal' AND rank >= 0")
-    count = writer.query("SELECT count(*) FROM comm_call JOIN step USING (rank, step) WHERE label = 'normal' AND rank >= 0").item()
+    count = writer.query(
+        "SELECT count(*) FROM comm_call JOIN step USING (rank, step) WHERE label = 'normal' AND rank >= 0"
+    ).item()
     chosen = ", ".join(map(str, chosen_steps(steps, count)))
     if not chosen:
         return
@@ -105,7 +107,9 @@ def _price(writer: StoreWriter, hidden: pl.DataFrame) -> None:
         "SELECT rank, call, step, stream, start_ns, dur_ns, collective, is_p2p, exposed_from_ns, exposed_to_ns, exposed_late_ns FROM comm_call "
         f"WHERE rank >= 0 AND step IN ({chosen}) ORDER BY rank, call"
     )
-    members = writer.query(f"SELECT instance, rank, call, start_ns FROM collective_rank WHERE step IN ({chosen}) ORDER BY instance, rank")
+    members = writer.query(
+        f"SELECT instance, rank, call, start_ns FROM collective_rank WHERE step IN ({chosen}) ORDER BY instance, rank"
+    )
     collective = writer.query(
         "SELECT instance, c.collective, c.members, c.msg_bytes, c.transfer_ns, median(c.transfer_ns) OVER (PARTITION BY c.collective, c.members, c.msg_bytes) AS "
         "median_ns, t.alpha_ns FROM collective AS c LEFT JOIN (SELECT collective, group_size, max(alpha_ns) AS alpha_ns FROM network_tier GROUP BY ALL) AS t "
@@ -169,13 +173,23 @@ def _judge_network(writer: StoreWriter, members: Sequence[Member], config: Confi
     pairs = writer.query(_PAIRS)
     unique = pairs.select("ranks").unique(maintain_order=True).with_row_index("pair")
     pairs = pairs.join(unique, on="ranks").select("instance", (-1 - pl.col("pair").cast(pl.Int64)).alias("pair"))
-    whole = whole.join(pairs, on="instance", how="left", maintain_order="left").with_columns(pl.coalesce("pair", "group_id").alias("place")).drop("pair")
+    whole = (
+        whole.join(pairs, on="instance", how="left", maintain_order="left")
+        .with_columns(pl.coalesce("pair", "group_id").alias("place"))
+        .drop("pair")
+    )
     groups = writer.query("SELECT group_id AS place, ranks FROM process_group WHERE ranks IS NOT NULL")
     sets = pl.concat([groups, unique.select((-1 - pl.col("pair").cast(pl.Int64)).alias("place"), "ranks")])
-    places = place_tiers(sets.filter(pl.col("place").is_in(whole.get_column("place").unique().to_list())).sort("place"), hosts, config.topology)
+    places = place_tiers(
+        sets.filter(pl.col("place").is_in(whole.get_column("place").unique().to_list())).sort("place"),
+        hosts,
+        config.topology,
+    )
     instances = whole.join(places.select("place", "nodes", "tier"), on="place", how="left", maintain_order="left")
     if calls.get_column("handshake").any():
-        ours = writer.query("SELECT instance, rank, call FROM collective_rank").join(calls.filter("handshake").select("rank", "call"), on=["rank", "call"])
+        ours = writer.query("SELECT instance, rank, call FROM collective_rank").join(
+            calls.filter("handshake").select("rank", "call"), on=["rank", "call"]
+        )
         instances = instances.join(ours.select("instance").unique(), on="instance", how="anti", maintain_order="left")
     references = tier_references(config, writer.query("SELECT * FROM bandwidth_reference"))
     writer.insert("network_tier", network_tiers(instances, references, len(hosts)))

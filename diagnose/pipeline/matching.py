@@ -62,7 +62,9 @@ def match_ranks(writer: StoreWriter, members: Sequence[Member], world: Sequence[
         for member in members
         if member.rank >= 0 and member.result.trace
     }
-    who = _Who(world, hosts, {rank: host if host is not None else f"rank{rank}" for rank, host in hosts.items()}, config)
+    who = _Who(
+        world, hosts, {rank: host if host is not None else f"rank{rank}" for rank, host in hosts.items()}, config
+    )
     parts = list(_parts(writer))
     groups, batches = _by_group(writer, parts, who)
     matched, kept = [], []
@@ -70,7 +72,9 @@ def match_ranks(writer: StoreWriter, members: Sequence[Member], world: Sequence[
     for batch in batches:
         one = match_calls(batch, groups, config, hosts, world)
         groups = one.groups
-        kept.append(one.calls.filter(pl.col("is_p2p") | pl.col("collective").is_in(list(_UNEVEN)) | pl.col("handshake")))
+        kept.append(
+            one.calls.filter(pl.col("is_p2p") | pl.col("collective").is_in(list(_UNEVEN)) | pl.col("handshake"))
+        )
         if one.members.is_empty():
             matched.append((one.members, one.calls))
             continue
@@ -98,13 +102,13 @@ def _parts(writer: StoreWriter) -> Iterator[tuple[int, int]]:
     yield from zip(starts, [*(start - 1 for start in starts[1:]), 2**31 - 1], strict=True)
 
 
-def _by_group(
-    writer: StoreWriter, parts: list[tuple[int, int]], who: _Who
-) -> tuple[pl.DataFrame, list[pl.DataFrame]]:
+def _by_group(writer: StoreWriter, parts: list[tuple[int, int]], who: _Who) -> tuple[pl.DataFrame, list[pl.DataFrame]]:
     """All groups, and the calls in batches of whole groups. One part is one batch, whatever its groups."""
     pieces, tables = [], []
     for low, high in parts:
-        calls = writer.query(f"SELECT {_NUMBERS} FROM comm_call WHERE rank BETWEEN {low} AND {high} ORDER BY rank, call")
+        calls = writer.query(
+            f"SELECT {_NUMBERS} FROM comm_call WHERE rank BETWEEN {low} AND {high} ORDER BY rank, call"
+        )
         resolved = resolve_groups(mark_handshakes(calls), who.config, who.hosts, who.world)
         text = [pl.col(name).cast(pl.Categorical) for name in ("collective", "dtype")]
         pieces.append(resolved.calls.drop(*_GROUP_COLUMNS).with_columns(text))
@@ -112,7 +116,12 @@ def _by_group(
     groups = pl.concat(tables).unique("group_id").sort("group_id") if tables else pl.DataFrame(schema=GROUP_SCHEMA)
     if len(pieces) == 1:
         return groups, pieces
-    sizes = pl.concat([piece.group_by("group_id").len() for piece in pieces]).group_by("group_id").agg(pl.col("len").sum()).sort("group_id")
+    sizes = (
+        pl.concat([piece.group_by("group_id").len() for piece in pieces])
+        .group_by("group_id")
+        .agg(pl.col("len").sum())
+        .sort("group_id")
+    )
     batch = (sizes.get_column("len").cum_sum() // PART_ROWS).alias("batch")
     place = sizes.select("group_id", batch.cast(pl.Int32))
     shares: dict[int, list[pl.DataFrame]] = {}
@@ -128,15 +137,23 @@ def _split(
 ) -> pl.DataFrame:
     """Waits of one batch: its instances are stored, its rows by rank returned, with what can be believed."""
     own = calls.filter(pl.col("group_id").is_in(alone)).select(
-        pl.lit(None, pl.Int64).alias("instance"), "rank", "call", pl.lit(0, pl.Int64).alias("wait_ns"), pl.lit(value=True).alias("certain")
+        pl.lit(None, pl.Int64).alias("instance"),
+        "rank",
+        "call",
+        pl.lit(0, pl.Int64).alias("wait_ns"),
+        pl.lit(value=True).alias("certain"),
     )
     if members.is_empty():
         return pl.concat([pl.DataFrame(schema=_RANK_ROWS), own], how="diagonal_relaxed")
     waits = split_waits(members, calls, clocks, who.clocks)
     writer.insert("collective", waits.collective.drop("is_p2p").with_columns(pl.col("dtype").cast(pl.String)))
-    sure = waits.coverage.filter(pl.col("matched_ratio") >= MATCHED_RATIO).select("group_id", "is_p2p", sure=pl.lit(value=True))
+    sure = waits.coverage.filter(pl.col("matched_ratio") >= MATCHED_RATIO).select(
+        "group_id", "is_p2p", sure=pl.lit(value=True)
+    )
     whole = pl.col("transfer_ns").is_not_null() & pl.col("sure").fill_null(value=False)
-    certain = waits.collective.join(sure, on=["group_id", "is_p2p"], how="left").select("instance", whole.alias("certain"))
+    certain = waits.collective.join(sure, on=["group_id", "is_p2p"], how="left").select(
+        "instance", whole.alias("certain")
+    )
     rows = waits.collective_rank.join(certain, on="instance").select(list(_RANK_ROWS))
     if own.is_empty():
         return rows

@@ -57,10 +57,16 @@ def truth(run: str) -> Truth:
 
 def judge(run: str, folder: Path, config: Config | None = None) -> dict[str, Any]:
     """The verdict and loud findings of a run, analysed in this process."""
-    store = build_run([str(LAB / run)], folder / f"{run}.duckdb", config or Config(), RunOptions(name=run, jobs=1, keep="kernels"))
+    store = build_run(
+        [str(LAB / run)], folder / f"{run}.duckdb", config or Config(), RunOptions(name=run, jobs=1, keep="kernels")
+    )
     with Store(store) as tables:
         result = evaluate(tables, config or Config())
         suspects = tables.query("SELECT host FROM network_suspect WHERE host IS NOT NULL").get_column("host").to_list()
     loud = [item for item in result.findings if item.severity != "info"]
-    named = {f"rank{rank}" for item in loud for rank in item.ranks} | {host for item in loud for host in item.hosts} | set(suspects)
+    named = (
+        {f"rank{rank}" for item in loud for rank in item.ranks}
+        | {host for item in loud for host in item.hosts}
+        | set(suspects)
+    )
     return {"verdict": result.verdict, "loud": loud, "named": named, "findings": result.findings}

@@ -38,7 +38,12 @@ TIER_SCHEMA = pl.Schema(
 )  # fmt: skip
 
 
-PLACE_SCHEMA = {"place": pl.Int64, "ranks": pl.List(pl.Int32), "nodes": pl.Int32, "tier": pl.String}
+PLACE_SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
+    "place": pl.Int64,
+    "ranks": pl.List(pl.Int32),
+    "nodes": pl.Int32,
+    "tier": pl.String,
+}
 
 
 class Reference(NamedTuple):

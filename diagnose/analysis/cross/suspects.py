@@ -66,7 +66,9 @@ def find_suspects(instances: pl.DataFrame, places: pl.DataFrame, hosts: Mapping[
     )
 
 
-def _suspects(instances: pl.DataFrame, candidates: list[Candidate], ranks: Mapping[int, list[int]], tier: str) -> pl.DataFrame:
+def _suspects(
+    instances: pl.DataFrame, candidates: list[Candidate], ranks: Mapping[int, list[int]], tier: str
+) -> pl.DataFrame:
     groups = _groups(instances)
     if groups.is_empty():
         return pl.DataFrame(schema=SCHEMA)

@@ -166,7 +166,12 @@ def _collective(table: pl.DataFrame) -> pl.DataFrame:
 def _kind() -> pl.Expr:
     """Kind of the instance; a transfer between two ranks goes by its receive."""
     kind = pl.col("collective").first()
-    return pl.when(pl.col("match_method").first() == "p2p").then(pl.lit("recv").cast(pl.String)).otherwise(kind.cast(pl.String)).alias("collective")
+    return (
+        pl.when(pl.col("match_method").first() == "p2p")
+        .then(pl.lit("recv").cast(pl.String))
+        .otherwise(kind.cast(pl.String))
+        .alias("collective")
+    )
 
 
 def _whole_message() -> pl.Expr:

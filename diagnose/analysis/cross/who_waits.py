@@ -16,7 +16,9 @@ def who_waits(own: pl.DataFrame, caused: pl.DataFrame, steps: int) -> pl.DataFra
         steps: steps that the sums cover.
     """
     count = max(steps, 1)
-    table = own.join(caused.rename({"wait_ns": "caused"}), on="rank", how="left").with_columns(pl.col("caused", "last").fill_null(0))
+    table = own.join(caused.rename({"wait_ns": "caused"}), on="rank", how="left").with_columns(
+        pl.col("caused", "last").fill_null(0)
+    )
     return table.select(
         "rank", (pl.col("wait_ns") / count).round().cast(pl.Int64), (pl.col("caused") / count).round().cast(pl.Int64).alias("caused_wait_ns"),
         (pl.col("last") / pl.col("calls")).alias("last_ratio"),
