@@ -9,6 +9,7 @@ which share the collectives of a step. One rank is 10 % slow. Prints time by par
 from __future__ import annotations
 
 import argparse
+import multiprocessing
 import resource
 import tempfile
 import time
@@ -42,24 +43,35 @@ def groups(ranks: int) -> dict[str, np.ndarray]:
     return {"world": np.arange(ranks)[None, :], "shard": square, "replicate": square.T.copy()}
 
 
-def calls(ranks: int, steps: int, instances: int, slow: int, rng: np.random.Generator) -> pl.DataFrame:
-    """comm_call rows of one step after another: arrivals follow the slowest member, ends are common, clocks differ by host."""
+def write_tables(folder: Path, ranks: int, steps: int, instances: int) -> None:
+    """Tables of all ranks as Parquet files, one comm_call file a step."""
+    rng = np.random.default_rng(1)
     mesh = groups(ranks)
     offset = np.repeat(rng.normal(0, 2e6, -(-ranks // PER_HOST)), PER_HOST)[:ranks]
     pace = np.exp(rng.normal(0, 0.01, ranks))
-    pace[slow] *= 1.10
-    parts = []
+    pace[ranks // 3] *= 1.10
     for step in range(steps):
-        clock = np.full(ranks, EPOCH_NS + step * STEP_NS, np.float64)
-        for number in range(instances):
-            dimension, kind, size = KINDS[number % len(KINDS)] if number < instances - 1 else ("world", "all_reduce", 4)
-            members = mesh[dimension]
-            start = clock + GAP_NS * pace * (1 + 0.01 * np.abs(rng.standard_normal(ranks)))
-            transfer = (40_000 + size / 150.0) * (1 + 0.02 * rng.random(len(members)))
-            end = np.empty(ranks)
-            end[members] = (start[members].max(axis=1) + transfer)[:, None] + rng.random(members.shape) * 5_000
-            parts.append(_rows(step, number, dimension, kind, size, members.shape[1], start + offset, end + offset))
-            clock = end
+        table = _step_calls(step, instances, mesh, offset, pace, rng)
+        table.write_parquet(folder / f"comm_call-{step:03d}.parquet")
+        _step_tables(folder, step, table)
+
+
+def _step_calls(
+    step: int, instances: int, mesh: dict[str, np.ndarray], offset: np.ndarray, pace: np.ndarray, rng: np.random.Generator
+) -> pl.DataFrame:
+    """comm_call rows of a step: arrivals follow the slowest member, ends are common, clocks differ by host."""
+    ranks = len(pace)
+    clock = np.full(ranks, EPOCH_NS + step * STEP_NS, np.float64)
+    parts = []
+    for number in range(instances):
+        dimension, kind, size = KINDS[number % len(KINDS)] if number < instances - 1 else ("world", "all_reduce", 4)
+        members = mesh[dimension]
+        start = clock + GAP_NS * pace * (1 + 0.01 * np.abs(rng.standard_normal(ranks)))
+        transfer = (40_000 + size / 150.0) * (1 + 0.02 * rng.random(len(members)))
+        end = np.empty(ranks)
+        end[members] = (start[members].max(axis=1) + transfer)[:, None] + rng.random(members.shape) * 5_000
+        parts.append(_rows(step, number, dimension, kind, size, members.shape[1], start + offset, end + offset))
+        clock = end
     return pl.concat(parts)
 
 
@@ -80,54 +92,39 @@ def _rows(
     )  # fmt: skip
 
 
-def fill(writer: StoreWriter, ranks: int, steps: int, instances: int) -> list[Member]:
-    """Insert the tables of all ranks; returns their members."""
-    rng = np.random.default_rng(1)
-    slow = ranks // 3
-    table = calls(ranks, steps, instances, slow, rng)
+def _step_tables(folder: Path, step: int, table: pl.DataFrame) -> None:
+    """The step's rows of the other tables."""
     per = table.group_by("rank", "step").agg(
         pl.col("start_ns").min().alias("start_ns"), (pl.col("start_ns") + pl.col("dur_ns")).max().alias("end_ns"), pl.col("dur_ns").sum().alias("comm")
-    ).sort("rank", "step")  # fmt: skip
-    writer.insert("comm_call", table)
-    del table
+    ).sort("rank")  # fmt: skip
     span = pl.col("end_ns") - pl.col("start_ns") + GAP_NS
     work = (span - pl.col("comm")).clip(lower_bound=1)
     zero = pl.lit(0, pl.Int64)
-    writer.insert(
-        "step",
-        per.select("rank", "step", pl.col("start_ns").alias("host_start_ns"), pl.col("end_ns").alias("host_end_ns"), "start_ns", "end_ns", span.alias("window_ns"),
-                   span.alias("step_ns"), pl.lit("normal").alias("label"), pl.lit(400, pl.Int64).alias("activities")),
+    rows = per.select(
+        "rank", "step", pl.col("start_ns").alias("host_start_ns"), pl.col("end_ns").alias("host_end_ns"), "start_ns", "end_ns", span.alias("window_ns"),
+        span.alias("step_ns"), pl.lit("normal").alias("label"), pl.lit(400, pl.Int64).alias("activities"),
     )  # fmt: skip
+    rows.write_parquet(folder / f"step-{step:03d}.parquet")
     parts = per.select(
         "rank", "step", span.alias("span_ns"), work.alias("compute_ns"), pl.col("comm").alias("exposed_comm_ns"), work.alias("local_work_ns"), pl.col("comm").alias("comm_ns"),
         *(zero.alias(name) for name in ("overlapped_comm_ns", "exposed_memcpy_ns", "idle_ns", "idle_input_ns", "idle_host_ns", "idle_sync_ns", "idle_bubble_ns",
                                         "idle_other_ns", "idle_gc_ns", "idle_allocator_ns", "memcpy_ns")),
     )  # fmt: skip
-    writer.insert("breakdown", parts)
+    parts.write_parquet(folder / f"breakdown-{step:03d}.parquet")
     kernels = parts.select("rank", "step", pl.lit("compute").alias("class"), pl.lit("gemm").alias("name"), pl.lit(7, pl.Int64).alias("signature"),
                            pl.lit(100, pl.Int64).alias("count"), pl.col("compute_ns").alias("total_ns"), (pl.col("compute_ns") // 100).alias("median_ns"))  # fmt: skip
-    writer.insert("kernel_stat", kernels)
+    kernels.write_parquet(folder / f"kernel_stat-{step:03d}.parquet")
+
+
+def fill(writer: StoreWriter, folder: Path, ranks: int) -> list[Member]:
+    """Insert the tables; returns the members."""
+    for name in ("comm_call", "step", "breakdown", "kernel_stat"):
+        writer.insert_parquet(name, sorted(folder.glob(f"{name}-*.parquet")))
     hosts = [f"node{rank // PER_HOST:05d}" for rank in range(ranks)]
     mesh = {name: [tuple(row) for row in members.tolist()] for name, members in groups(ranks).items()}
     of = {name: {rank: row for row in rows for rank in row} for name, rows in mesh.items()}
-    writer.insert(
-        "rank",
-        pl.DataFrame(
-            {"rank": np.arange(ranks, dtype=np.int32), "host": hosts, "device_name": "GPU", "has_device_work": True}
-        ),
-    )
-    writer.insert(
-        "run",
-        pl.DataFrame(
-            {
-                "name": ["synthetic"],
-                "world_size": [ranks],
-                "backend": ["nccl"],
-                "step_source": ["ProfilerStep"],
-                "schema_version": [1],
-            }
-        ),
-    )
+    writer.insert("rank", pl.DataFrame({"rank": np.arange(ranks, dtype=np.int32), "host": hosts, "device_name": "GPU", "has_device_work": True}))
+    writer.insert("run", pl.DataFrame({"name": ["synthetic"], "world_size": [ranks], "backend": ["nccl"], "step_source": ["ProfilerStep"], "schema_version": [1]}))
     return [
         Member(rank, SourceResult(path=f"rank{rank}", kind="kineto", size_bytes=1, status="ok", identity=Identity(rank=rank, host=hosts[rank]),
                                   trace=TraceInfo(backend="nccl", devices=("GPU",), groups=tuple(Group(name, name, of[name][rank], len(of[name][rank])) for name in of),
@@ -145,7 +142,10 @@ def main() -> int:
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, StoreWriter(Path(folder) / "run.duckdb") as writer:
         started = time.perf_counter()
-        members = fill(writer, chosen.ranks, chosen.steps, chosen.instances)
+        maker = multiprocessing.get_context("spawn").Process(target=write_tables, args=(Path(folder), chosen.ranks, chosen.steps, chosen.instances))
+        maker.start()
+        maker.join()
+        members = fill(writer, Path(folder), chosen.ranks)
         made = time.perf_counter() - started
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
         started, busy = time.perf_counter(), time.process_time()
@@ -168,7 +168,7 @@ def main() -> int:
     print("| ranks | steps | collectives a step | rows | analysis | processor time | peak memory | made in |")
     print("|---|---|---|---|---|---|---|---|")
     print(
-        f"| {chosen.ranks} | {chosen.steps} | {chosen.instances} | {rows / 1e6:.1f} M | {took:.1f} s | {busy:.1f} s | {peak:.1f} GB (tables made with {before:.1f} GB) | {made:.1f} s |"
+        f"| {chosen.ranks} | {chosen.steps} | {chosen.instances} | {rows / 1e6:.1f} M | {took:.1f} s | {busy:.1f} s | {peak:.1f} GB ({before:.1f} GB with the tables inserted) | {made:.1f} s |"
     )
     print(f"\nslow: {slow}; collectives {matched[0]}, complete {matched[1]:.3f}")
     return 0

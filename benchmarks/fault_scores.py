@@ -59,30 +59,28 @@ def persistent_ranks(record: Record) -> set[int]:
     } - missing
 
 
-def named_ranks(record: Record) -> set[int]:
-    """Ranks that findings about persistent slowness of local work name, however dear."""
+def named_ranks(record: Record, *, loud: bool = False) -> set[int]:
+    """Ranks that findings about persistent slowness of local work name; only the dear ones (from 3 % of the step) if loud."""
     return {
-        rank
-        for item in record["said"]["findings"]
-        if item["cause"] in RANK_CAUSES and item["persistence"] == "persistent"
-        for rank in item["ranks"]
-    }
+        rank for item in record["said"]["findings"]
+        if item["cause"] in RANK_CAUSES and item["persistence"] == "persistent" and (item["severity"] in LOUD or not loud) for rank in item["ranks"]
+    }  # fmt: skip
 
 
-def rank_scores(records: Iterable[Record], names: Callable[[Record], set[int]]) -> tuple[int, int, int]:
-    """True positives, false positives, false negatives over ranks."""
+def rank_scores(records: Iterable[Record], names: Callable[[Record], set[int]], blames: Callable[[Record], set[int]] | None = None) -> tuple[int, int, int]:
+    """True positives, false positives, false negatives over ranks; ``blames`` are the names that count when they are wrong."""
     right = wrong = missed = 0
     for record in records:
-        true = {
-            rank for fault in record["true"]["faults"] if fault["cause"] in RANK_CAUSES for rank in fault["ranks"]
-        } - set(record["true"]["missing"])
+        true = {rank for fault in record["true"]["faults"] if fault["cause"] in RANK_CAUSES for rank in fault["ranks"]} - set(record["true"]["missing"])
         said = names(record)
-        right, wrong, missed = (
-            right + len(true & said),
-            wrong + len(said - true),
-            missed + len(persistent_ranks(record) - said),
-        )
+        right, wrong = right + len(true & said), wrong + len((blames or names)(record) - true)
+        missed += len(persistent_ranks(record) - said)
     return right, wrong, missed
+
+
+def loud_ranks(record: Record) -> set[int]:
+    """Ranks that loud findings name."""
+    return named_ranks(record, loud=True)
 
 
 def f1(right: int, wrong: int, missed: int) -> str:

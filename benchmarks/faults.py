@@ -76,7 +76,7 @@ def report(records: list[fs.Record]) -> str:
     lines += [
         "| rule | precision of ranks | recall of ranks | F1 |",
         "|---|---|---|---|",
-        f"| this analysis | {fs.f1(*fs.rank_scores(strong, fs.named_ranks))} |",
+        f"| this analysis | {fs.f1(*fs.rank_scores(strong, fs.named_ranks, fs.loud_ranks))} |",
     ]
     lines += [
         f"| {name} | {fs.f1(*fs.rank_scores(strong, lambda item, name=name: set(item['said']['baselines'][name])))} |"
@@ -142,7 +142,7 @@ def _classes(records: list[fs.Record]) -> list[str]:
     ]
     for group, items in fs.by_group(records).items():
         pairs = [pair for item in items for pair in fs.causes(item)]
-        right, wrong, missed = fs.rank_scores(items, fs.named_ranks)
+        right, wrong, missed = fs.rank_scores(items, fs.named_ranks, fs.loud_ranks)
         known = [item for item in items if item["true"]["expected"]["network_bound"] is not None]
         agreed = sum(item["said"]["network_bound"] is item["true"]["expected"]["network_bound"] for item in known)
         longer = sorted(fs.effect(item) for item in items)[len(items) // 2]

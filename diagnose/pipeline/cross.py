@@ -17,6 +17,7 @@ from diagnose.analysis.cross.schedule import build_schedule, chosen_steps
 from diagnose.analysis.cross.stops import profiled_stops, regular_stops
 from diagnose.analysis.cross.suspects import find_suspects, world_suspects
 from diagnose.analysis.cross.tails import tail_suspects
+from diagnose.analysis.cross.waits import MATCHED_RATIO
 from diagnose.analysis.cross.what_if import Inputs, what_if
 from diagnose.analysis.cross.who_waits import who_waits
 from diagnose.analysis.step_labels import label_steps
@@ -136,6 +137,8 @@ def _price(writer: StoreWriter, hidden: pl.DataFrame) -> None:
     inputs = Inputs(
         parts, writer.query(_TYPICAL_SQL), writer.query("SELECT * FROM rank_work ORDER BY rank"), writer.query(_GAPS_SQL), schedule.alpha_ns, schedule.median_ns, median,
     )  # fmt: skip
+    if schedule.matched_ratio < MATCHED_RATIO:  # ranks whose peers are not here run free of them
+        return
     rows, explained = what_if(schedule, inputs)
     writer.insert("what_if", rows)
     writer.insert("job_stat", pl.DataFrame({"name": ["replay_explained_ratio"], "value": [explained]}))

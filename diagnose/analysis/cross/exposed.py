@@ -46,11 +46,11 @@ def divide_exposed(breakdown: pl.DataFrame, calls: pl.DataFrame, members: pl.Dat
         members: rows (rank, call) with wait_ns, and ``certain``: false where some members were not seen, so that the
             wait is only a lower bound.
     """
-    whole = calls.with_columns(pl.lit(-1, pl.Int64).alias("step"))
-    exposed = pl.concat([calls.filter(pl.col("step").is_not_null()), whole]).filter(pl.col("exposed_ns") > 0)
-    joined = exposed.join(
-        members.select("rank", "call", "wait_ns", "certain"), on=["rank", "call"], how="left"
-    ).with_columns(
+    exposed = calls.filter(pl.col("exposed_ns") > 0).join(
+        members.select("rank", "call", "wait_ns", "certain"), on=["rank", "call"], how="left", maintain_order="left"
+    )
+    whole = exposed.with_columns(pl.lit(-1, pl.Int64).alias("step"))
+    joined = pl.concat([exposed.filter(pl.col("step").is_not_null()), whole]).with_columns(
         (pl.col("handshake") | (pl.col("wait_ns").is_null() & (pl.col("msg_bytes") <= CONTROL_BYTES)))
         .fill_null(value=False)
         .alias("control")

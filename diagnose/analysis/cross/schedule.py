@@ -58,6 +58,8 @@ class Schedule(NamedTuple):
     ranks: Integers
     steps: Integers
     observed_ns: float
+    matched_ratio: float = 1.0
+    """Share of communication time in whole instances: the rest holds nobody up in a replay."""
 
     def matrix(self, rows: pl.DataFrame) -> Floats:
         """[rank, step] of ``scale`` in rows (rank, step, scale); 1 where there is none."""
@@ -115,6 +117,7 @@ def build_schedule(
     after = pl.col("aligned_ns") + pl.col("dur_ns") - pl.col("aligned_ns").max().over("instance")
     floor = pl.when(pl.col("is_p2p")).then(0).otherwise(pl.min_horizontal("transfer_ns", "dur_ns"))
     known = pl.col("transfer_ns").is_not_null()
+    matched = placed.select((pl.col("dur_ns") * known).sum() / pl.col("dur_ns").sum()).item() or 0.0
     placed = placed.with_columns(pl.when(known).then(pl.max_horizontal(after, floor)).alias("transfer_ns"))
     shift = (
         placed.filter(pl.col("aligned_ns").is_not_null()).group_by("rank")
@@ -127,7 +130,7 @@ def build_schedule(
         pl.col("shift").fill_null(0), pl.when(known).then(pl.col("instance")).otherwise(own).alias("instance"),
         pl.when(known).then(pl.col("transfer_ns")).otherwise(pl.col("dur_ns")).alias("transfer_ns"),
     )  # fmt: skip
-    return _events(placed, steps, kernels)
+    return _events(placed, steps, kernels)._replace(matched_ratio=float(matched))
 
 
 def chosen_steps(steps: pl.DataFrame, calls: int) -> list[int]:

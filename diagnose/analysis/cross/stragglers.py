@@ -1,7 +1,8 @@
 """Who is slow: local work against role peers, never arrival order.
 
 L[r, s] = log W[r, s] - median over the role of log W[., s]; x[r] = median over the steps. The ordinary spread is taken
-from the shortest half of the ranks, which half of them being slow cannot hide. A rank is persistently slow when its x
+from the shortest half of the ranks, which half of them being slow cannot hide, pooled with what devices of one kind
+differ by; so many ranks as it rests on are the degrees of freedom of the test. A rank is persistently slow when its x
 is improbable (Benjamini-Hochberg over the ranks), above a minimum effect, and in at least half of the steps; it is
 transient when single steps stick out too often or too far. Source: algorithms, straggler attribution.
 """
@@ -22,11 +23,13 @@ MIN_EFFECT_RATIO = 0.03
 FALSE_DISCOVERY = 0.01
 FALSE_DISCOVERY_MANY = 0.001
 _MANY_RANKS = 4096
-_PRIOR_SPREAD = 0.012
-"""Devices of one kind differ by 1 to 2 %; fewer than eight of them do not show it, so it is assumed."""
+_PRIOR_SPREAD = 0.015
+_PRIOR_RANKS = 8
+"""Devices of one kind differ by 1 to 2 %; few of them do not show how much, so eight more that do are assumed."""
 
-_FEW = 8
 _FLOOR = 0.004
+"""Below it a step's noise is that of the clock."""
+
 _APART = 1.5
 """Clusters whose distance is this many times the width of the lower one are no single spread."""
 _BURST_EFFECT = 0.05
@@ -91,7 +94,7 @@ def judge_work(work: Work) -> Judged:
     count, steps = work.log_work.shape
     excess = np.full((count, steps), np.nan)
     slowdown = np.zeros(count)
-    sigma = np.full(count, np.inf)
+    sigma, freedom = np.full(count, np.inf), np.ones(count)
     for role in np.unique(work.roles):
         rows = np.flatnonzero(work.roles == role)
         if len(rows) < 2:
@@ -103,14 +106,16 @@ def judge_work(work: Work) -> Judged:
         relative = relative - centre
         noise = 1.4826 * median(np.abs(relative - median(relative, 1)[:, None]), 1)
         step_sigma = 1.2533 * float(np.nanmedian(noise)) / math.sqrt(max(steps, 1))
-        prior = _PRIOR_SPREAD if len(rows) < _FEW else _FLOOR
+        half = len(rows) / 2  # what the spread was measured on
+        pooled = math.sqrt((_PRIOR_RANKS * _PRIOR_SPREAD**2 + half * spread**2) / (_PRIOR_RANKS + half))
         excess[rows] = relative
         slowdown[rows] = typical - centre
-        sigma[rows] = math.hypot(max(spread, prior), step_sigma)
+        sigma[rows] = math.hypot(max(pooled, spread), step_sigma)
+        freedom[rows] = _PRIOR_RANKS + half - 1
     p_value = np.array(
         [
-            _upper_tail(value / scale) if math.isfinite(scale) else 1.0
-            for value, scale in zip(slowdown, sigma, strict=True)
+            _upper_tail(_normal(value / scale, df)) if math.isfinite(scale) else 1.0
+            for value, scale, df in zip(slowdown.tolist(), sigma.tolist(), freedom.tolist(), strict=True)
         ]
     )
     level = FALSE_DISCOVERY if count <= _MANY_RANKS else FALSE_DISCOVERY_MANY
@@ -119,9 +124,9 @@ def judge_work(work: Work) -> Judged:
     persistent = discoveries(p_value, level) & (slowdown > math.log1p(MIN_EFFECT_RATIO)) & (often >= 0.5)
     slow, transient = _bursts(excess, sigma, persistent, level)
     finite = sigma[np.isfinite(sigma)]
-    detectable = (
-        float(np.expm1((_quantile(1 - level / max(count, 1)) + 0.84) * np.median(finite))) if len(finite) else math.inf
-    )
+    df = float(np.median(freedom[np.isfinite(sigma)])) if len(finite) else 1.0
+    limit = _student(_quantile(1 - level / max(count, 1)), df) + 0.84
+    detectable = float(np.expm1(limit * np.median(finite))) if len(finite) else math.inf
     return Judged(
         np.expm1(slowdown), sigma, p_value, persistent, transient, slow, excess, max(detectable, MIN_EFFECT_RATIO)
     )
@@ -208,6 +213,17 @@ def _binomial_tail(hits: int, trials: int, chance: float) -> float:
 def _upper_tail(z: float) -> float:
     """P(Z >= z) of a standard normal."""
     return 0.5 * math.erfc(z / math.sqrt(2))
+
+
+def _normal(t: float, df: float) -> float:
+    """The normal deviate as improbable as Student's t. Source: Wallace 1959."""
+    z = (8 * df + 1) / (8 * df + 3) * math.sqrt(df * math.log1p(t * t / df))
+    return math.copysign(z, t)
+
+
+def _student(z: float, df: float) -> float:
+    """The inverse of _normal."""
+    return math.sqrt(df * math.expm1((z * (8 * df + 3) / (8 * df + 1)) ** 2 / df))
 
 
 def _quantile(probability: float) -> float:

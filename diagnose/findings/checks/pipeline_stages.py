@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from diagnose.model import Finding
 
 
+_SLOW_STAGE = 0.10
+"""Kernels of equal name and shape differ less than this between stages of one kind of device."""
+
+
 def check(facts: Facts) -> Iterator[Finding]:
     """A heavy stage, or else the bubble."""
     job = job_summary(facts)
@@ -33,7 +37,9 @@ def check(facts: Facts) -> Iterator[Finding]:
     ).sort("role")  # fmt: skip
     # A stage of one rank, or on one host, may be slow by its device: what it would need at the common speed of equal
     # kernels counts. Replicas on different devices that are all as slow have more to do, whatever their kernels are called.
+    # The last stage has the head and the loss to compute: where only its device could tell, more work is likelier by far.
     apart = (pl.col("rank").list.len() > 1) & ((pl.col("hosts") > 1) | (pl.col("unplaced") > 0))
+    apart |= pl.col("role") == pl.col("role").max()
     slower = pl.when(apart).then(0.0).otherwise(pl.col("speed").clip(lower_bound=0.0))
     stages = stages.with_columns((pl.col("work") / (1 + slower)).alias("fair"))
     mean = float(stages.get_column("fair").mean() or 0.0)  # type: ignore[arg-type]
@@ -52,7 +58,25 @@ def check(facts: Facts) -> Iterator[Finding]:
             ranks=ranks, hosts=hosts.get_column("host").to_list() if len(ranks) == 1 else [], persistence="persistent",
             impact=facts.impact(lost), confidence=0.9, evidence=[Evidence(f"median local work of stage {role}", round(value), "ns", "rank_work") for role, value in stages.select("role", "work").iter_rows()],
         )  # fmt: skip
-    yield from _bubble(facts, job, caused=severity is not None or _other_cause(facts, span))
+    slow = [] if severity is not None else list(_slow_device(facts, stages.filter(~apart), span))
+    yield from slow
+    yield from _bubble(facts, job, caused=severity is not None or bool(slow) or _other_cause(facts, span))
+
+
+def _slow_device(facts: Facts, stages: pl.DataFrame, span: int) -> Iterator[Finding]:
+    """A stage on one host that runs the kernels of the other stages slower: no peer of its own role can tell."""
+    rule = facts.rules["RANK-GPU"]
+    for row in stages.filter(pl.col("speed") >= _SLOW_STAGE).sort("speed", descending=True).head(1).iter_rows(named=True):
+        lost = row["work"] - row["fair"]
+        severity = rule.judge(share=lost / span)
+        if severity is not None:
+            hosts = facts.tables.query("SELECT DISTINCT host FROM rank WHERE list_contains($ranks, rank) AND host IS NOT NULL", {"ranks": row["rank"]})
+            who = f"Pipeline stage {row['role']}"
+            yield rule.finding(
+                severity, fields={"who": who, "speed": row["speed"], "when": ""}, ranks=row["rank"], hosts=hosts.get_column("host").to_list(),
+                persistence="persistent", impact=facts.impact(_lost(facts, lost)), confidence=0.6, title=f"{rule.title}: pipeline stage {row['role']}",
+                evidence=[Evidence("kernels that other stages run as well: time over theirs, minus 1", round(row["speed"], 4), "ratio", "rank_work")],
+            )  # fmt: skip
 
 
 def _lost(facts: Facts, excess: float) -> float:

@@ -59,10 +59,12 @@ def check(facts: Facts) -> Iterator[Finding | NotChecked]:
     yield from _few_peers(facts, work)
     span = job.span_ns or 1
     slow = list(_grouped(facts, work.filter(pl.col("verdict") != "ordinary")))
-    if not any(one.cause == "input_stall" and one.persistence != "transient" for one in slow):
-        changing = list(_changing_input(facts, job))
+    for cause, part, uneven in (("input_stall", "idle_input_ns", None), ("moe_imbalance", "local_work_ns", _uneven(facts))):
+        if any(one.cause == cause and one.persistence != "transient" for one in slow):
+            continue
+        changing = list(_changing(facts, job, cause, part, uneven))
         yield from changing
-        slow = [one for one in slow if not (changing and one.cause == "input_stall")]
+        slow = [one for one in slow if not (changing and one.cause == cause)]
     for one in slow:
         finding = _finding(facts, one, span)
         if finding is not None:
@@ -91,28 +93,31 @@ def _few_peers(facts: Facts, work: pl.DataFrame) -> Iterator[NotChecked]:
         )  # fmt: skip
 
 
-def _changing_input(facts: Facts, job: JobSummary) -> Iterator[Finding]:
-    """In most steps some rank waits for its batch, another one each time: no rank stands out, the job pays all the same."""
-    ranks = job.parts.filter(pl.col("rank") >= 0)
-    late = (pl.col("idle_input_ns") - pl.col("idle_input_ns").median().over("step")).alias("late")
-    steps = ranks.with_columns(late).group_by("step").agg(
+def _changing(facts: Facts, job: JobSummary, cause: str, part: str, uneven: float | None) -> Iterator[Finding]:
+    """In most steps some rank is late by this part, another one each time: no rank stands out, the job pays all the same.
+
+    Args:
+        facts: the run.
+        job: its summary.
+        cause: cause to name.
+        part: part of the breakdown in which a rank exceeds the median.
+        uneven: for experts, how unevenly all-to-all hands out bytes.
+    """
+    rule = facts.rules[_RULES[cause]]
+    late = (pl.col(part) - pl.col(part).median().over("step")).alias("late")
+    steps = job.parts.filter(pl.col("rank") >= 0).with_columns(late).group_by("step").agg(
         pl.col("late").max(), pl.col("rank").sort_by("late").last().alias("who"), pl.col("exposed_wait_ns").max().alias("waited")
     )  # fmt: skip
-    lost = (
-        steps.select(
-            pl.min_horizontal("late", pl.col("waited").fill_null(pl.col("late"))).clip(lower_bound=0).median()
-        ).item()
-        or 0
-    )
-    rule = facts.rules["RANK-INPUT"]
-    severity = rule.judge(share=lost / (job.span_ns or 1))
-    if severity is None or steps.get_column("who").n_unique() < _ROTATING_RANKS:
-        return
+    lost = steps.select(pl.min_horizontal("late", pl.col("waited").fill_null(pl.col("late"))).clip(lower_bound=0).median()).item() or 0
+    share = lost / (job.span_ns or 1)
+    severity = rule.judge(share=share) if uneven is None else rule.judge(share=share, ratio=uneven)
     count = steps.get_column("who").n_unique()
+    if severity is None or count < _ROTATING_RANKS:
+        return
     yield rule.finding(
-        severity, fields={"who": f"In turn each of {count} ranks", "excess": lost, "when": ""}, persistence="rotating", impact=facts.impact(lost),
-        confidence=0.85, title=f"{rule.title}, on changing ranks",
-        evidence=[Evidence("median over the steps of the longest wait for input above the median rank", round(lost), "ns", "breakdown")],
+        severity, fields={"who": f"In turn each of {count} ranks", "excess": lost, "when": "", "ratio": uneven or 0.0, "share": share}, persistence="rotating",
+        impact=facts.impact(lost), confidence=0.85, title=f"{rule.title}, on changing ranks",
+        evidence=[Evidence(f"median over the steps of the latest rank above the median one, in {part.removesuffix('_ns')}", round(lost), "ns", "breakdown")],
     )  # fmt: skip
 
 
