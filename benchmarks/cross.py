@@ -57,7 +57,12 @@ def write_tables(folder: Path, ranks: int, steps: int, instances: int) -> None:
 
 
 def _step_calls(
-    step: int, instances: int, mesh: dict[str, np.ndarray], offset: np.ndarray, pace: np.ndarray, rng: np.random.Generator
+    step: int,
+    instances: int,
+    mesh: dict[str, np.ndarray],
+    offset: np.ndarray,
+    pace: np.ndarray,
+    rng: np.random.Generator,
 ) -> pl.DataFrame:
     """comm_call rows of a step: arrivals follow the slowest member, ends are common, clocks differ by host."""
     ranks = len(pace)
@@ -123,8 +128,24 @@ def fill(writer: StoreWriter, folder: Path, ranks: int) -> list[Member]:
     hosts = [f"node{rank // PER_HOST:05d}" for rank in range(ranks)]
     mesh = {name: [tuple(row) for row in members.tolist()] for name, members in groups(ranks).items()}
     of = {name: {rank: row for row in rows for rank in row} for name, rows in mesh.items()}
-    writer.insert("rank", pl.DataFrame({"rank": np.arange(ranks, dtype=np.int32), "host": hosts, "device_name": "GPU", "has_device_work": True}))
-    writer.insert("run", pl.DataFrame({"name": ["synthetic"], "world_size": [ranks], "backend": ["nccl"], "step_source": ["ProfilerStep"], "schema_version": [1]}))
+    writer.insert(
+        "rank",
+        pl.DataFrame(
+            {"rank": np.arange(ranks, dtype=np.int32), "host": hosts, "device_name": "GPU", "has_device_work": True}
+        ),
+    )
+    writer.insert(
+        "run",
+        pl.DataFrame(
+            {
+                "name": ["synthetic"],
+                "world_size": [ranks],
+                "backend": ["nccl"],
+                "step_source": ["ProfilerStep"],
+                "schema_version": [1],
+            }
+        ),
+    )
     return [
         Member(rank, SourceResult(path=f"rank{rank}", kind="kineto", size_bytes=1, status="ok", identity=Identity(rank=rank, host=hosts[rank]),
                                   trace=TraceInfo(backend="nccl", devices=("GPU",), groups=tuple(Group(name, name, of[name][rank], len(of[name][rank])) for name in of),
@@ -142,7 +163,9 @@ def main() -> int:
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, StoreWriter(Path(folder) / "run.duckdb") as writer:
         started = time.perf_counter()
-        maker = multiprocessing.get_context("spawn").Process(target=write_tables, args=(Path(folder), chosen.ranks, chosen.steps, chosen.instances))
+        maker = multiprocessing.get_context("spawn").Process(
+            target=write_tables, args=(Path(folder), chosen.ranks, chosen.steps, chosen.instances)
+        )
         maker.start()
         maker.join()
         members = fill(writer, Path(folder), chosen.ranks)

@@ -67,11 +67,15 @@ def named_ranks(record: Record, *, loud: bool = False) -> set[int]:
     }  # fmt: skip
 
 
-def rank_scores(records: Iterable[Record], names: Callable[[Record], set[int]], blames: Callable[[Record], set[int]] | None = None) -> tuple[int, int, int]:
+def rank_scores(
+    records: Iterable[Record], names: Callable[[Record], set[int]], blames: Callable[[Record], set[int]] | None = None
+) -> tuple[int, int, int]:
     """True positives, false positives, false negatives over ranks; ``blames`` are the names that count when they are wrong."""
     right = wrong = missed = 0
     for record in records:
-        true = {rank for fault in record["true"]["faults"] if fault["cause"] in RANK_CAUSES for rank in fault["ranks"]} - set(record["true"]["missing"])
+        true = {
+            rank for fault in record["true"]["faults"] if fault["cause"] in RANK_CAUSES for rank in fault["ranks"]
+        } - set(record["true"]["missing"])
         said = names(record)
         right, wrong = right + len(true & said), wrong + len((blames or names)(record) - true)
         missed += len(persistent_ranks(record) - said)

@@ -10,10 +10,13 @@ import hashlib
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parent))
+from simulated_columns import Part, calls_of, columns_of
 
 from diagnose.analysis.rank.reduce import reduce_rank
 from diagnose.ingest.base import Identity
@@ -25,14 +28,11 @@ from diagnose.store.rank_trace import (
     COMM,
     COMPUTE,
     MEMCPY,
-    NO_CORRELATION,
     UNKNOWN,
     Activities,
-    Calls,
     ProcessGroup,
     RankTrace,
     TraceHeader,
-    empty_calls,
 )
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "sample_traces"))
@@ -58,15 +58,6 @@ _MAIN, _AUTOGRAD = 1, 2
 _RUNTIME, _OPERATOR, _ANNOTATION = 0, 1, 2
 
 
-class _Part(NamedTuple):
-    """One kind of event of one slot: a value a rank, or one for all."""
-
-    rank: np.ndarray
-    start: np.ndarray
-    end: np.ndarray
-    fields: dict[str, object]
-
-
 class Traces:
     """All ranks of a timeline as traces in memory."""
 
@@ -78,12 +69,12 @@ class Traces:
         self._signatures: dict[tuple, int] = {}
         self._known: dict[tuple, object] = {}
         self._correlation = 0
-        device: list[_Part] = []
-        host: list[_Part] = []
+        device: list[Part] = []
+        host: list[Part] = []
         for slot in timeline.slots:
             self._slot(slot, device, host)
-        self._device = _columns(device, self.job.ranks)
-        self._host = _columns(host, self.job.ranks)
+        self._device = columns_of(device, self.job.ranks)
+        self._host = columns_of(host, self.job.ranks)
 
     def rank(self, rank: int) -> RankTrace:
         """The trace of one rank."""
@@ -117,7 +108,7 @@ class Traces:
             wide["signature"],
             wide["args"].astype(np.int32),
         )
-        calls = [_calls(host, kind) for kind in (_RUNTIME, _OPERATOR, _ANNOTATION)]
+        calls = [calls_of(host, kind) for kind in (_RUNTIME, _OPERATOR, _ANNOTATION)]
         return RankTrace(
             header,
             list(self.names),
@@ -137,13 +128,13 @@ class Traces:
     def _name(self, name: str) -> int:
         return self.names.setdefault(name, len(self.names))
 
-    def _slot(self, slot: Slot, device: list[_Part], host: list[_Part]) -> None:
+    def _slot(self, slot: Slot, device: list[Part], host: list[Part]) -> None:
         op, ranks = slot.op, slot.ranks
         begin, end = self._times(ranks, slot.host_start), self._times(ranks, slot.host_end)
 
         def on_host(kind: int, name: str, start: np.ndarray, stop: np.ndarray, thread: int, ref: object = -1) -> None:
             fields = {"kind": kind, "name": self._name(name), "thread": thread, "ref": ref}
-            host.append(_Part(ranks, start, np.maximum(stop, start), fields))
+            host.append(Part(ranks, start, np.maximum(stop, start), fields))
 
         if isinstance(op, End):
             if op.name != STEP:
@@ -197,7 +188,7 @@ class Traces:
                 "signature": self._signature((name,)),
                 "args": self._arguments(slot, op),
             }
-        device.append(_Part(ranks, start, np.maximum(stop, start), fields))
+        device.append(Part(ranks, start, np.maximum(stop, start), fields))
 
     def _kernel(self, slot: Slot, op: Kernel) -> dict[str, object]:
         """Name and signature: grids follow the work, names the device."""
@@ -293,31 +284,6 @@ def store_run(run: Run, store: Path, config: Config) -> Path:
         for rank in range(run.timeline.job.ranks):
             (Path(folder) / f"{rank:06d}.json").touch()
         return build_run([folder], store, config, RunOptions(name=run.name, force=True), engine=SimulatedEngine(run))
-
-
-def _calls(host: dict[str, np.ndarray], kind: int) -> Calls:
-    mine = host["kind"] == kind
-    return Calls(
-        host["start"][mine], (host["end"] - host["start"])[mine], host["name"][mine].astype(np.int32), host["thread"][mine],
-        np.where(host["ref"][mine] < 0, NO_CORRELATION, host["ref"][mine]),
-    )  # fmt: skip
-
-
-def _columns(parts: list[_Part], ranks: int) -> list[dict[str, np.ndarray]]:
-    """Columns of each rank, ordered by start, longer first."""
-    rank = np.concatenate([part.rank for part in parts])
-    columns = {
-        "start": np.concatenate([part.start for part in parts]),
-        "end": np.concatenate([part.end for part in parts]),
-    }
-    for name in parts[0].fields:
-        columns[name] = np.concatenate(
-            [np.broadcast_to(np.asarray(part.fields[name], np.int64), part.rank.shape) for part in parts]
-        )
-    order = np.lexsort((-columns["end"], columns["start"], rank))
-    bounds = np.searchsorted(rank[order], np.arange(ranks + 1))
-    columns = {name: values[order] for name, values in columns.items()}
-    return [{name: values[bounds[one] : bounds[one + 1]] for name, values in columns.items()} for one in range(ranks)]
 
 
 __all__ = ["LOADER", "SimulatedEngine", "Traces", "store_run"]

@@ -17,7 +17,16 @@ def calls(*rows: dict[str, object]) -> pl.DataFrame:
     """comm_call rows; what a row leaves out is an exposed all-reduce of 1 MB in step 0."""
     filled = []
     for number, row in enumerate(rows):
-        base: dict[str, object] = {"call": number, "step": 0, "stream": 0, "dur_ns": 100, "collective": "all_reduce", "is_p2p": False, "dtype": "Float", "msg_bytes": 1_000_000}
+        base: dict[str, object] = {
+            "call": number,
+            "step": 0,
+            "stream": 0,
+            "dur_ns": 100,
+            "collective": "all_reduce",
+            "is_p2p": False,
+            "dtype": "Float",
+            "msg_bytes": 1_000_000,
+        }
         one = base | row
         one.setdefault("exposed_ns", one["dur_ns"])
         one.setdefault("exposed_from_ns", [0])
@@ -26,7 +35,15 @@ def calls(*rows: dict[str, object]) -> pl.DataFrame:
     return pl.DataFrame(filled, schema=CALL_SCHEMA)
 
 
-def job(ranks: int, steps: int, seed: int = 0, *, slow: int | None = None, factor: float = 1.3, offset_ns: dict[int, int] | None = None) -> pl.DataFrame:
+def job(
+    ranks: int,
+    steps: int,
+    seed: int = 0,
+    *,
+    slow: int | None = None,
+    factor: float = 1.3,
+    offset_ns: dict[int, int] | None = None,
+) -> pl.DataFrame:
     """Calls of a job with two all-reduces a step over all ranks: arrivals differ, ends agree to a few microseconds."""
     rng = np.random.default_rng(seed)
     rows = []

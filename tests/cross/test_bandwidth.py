@@ -12,7 +12,11 @@ MIB = 2**20
 
 @pytest.mark.parametrize(
     ("kind", "members", "size", "alg", "bus"),
-    [("all_reduce", 8, 64 * MIB, 67.109, 117.441), ("all_gather", 8, 64 * MIB, 67.109, 58.720), ("reduce_scatter", 8, 64 * MIB, 67.109, 58.720)],
+    [
+        ("all_reduce", 8, 64 * MIB, 67.109, 117.441),
+        ("all_gather", 8, 64 * MIB, 67.109, 58.720),
+        ("reduce_scatter", 8, 64 * MIB, 67.109, 58.720),
+    ],
 )
 def test_golden_vectors(kind, members, size, alg, bus):
     speed = algbw(size, 1e6)
@@ -29,10 +33,14 @@ def test_uneven_all_to_all_in_both_conventions():
     assert whole == 18 * MIB
     assert algbw(whole, 1e6) / 1e9 == pytest.approx(18.874, abs=1e-3)
     assert algbw(whole, 1e6) * factor("all_to_allv", 2) / 1e9 == pytest.approx(9.437, abs=1e-3)
-    assert [algbw(param_alltoallv_bytes(sent, rank), 1e6) / 1e9 for rank in (0, 1)] == pytest.approx([12.583, 12.583], abs=1e-3)
+    assert [algbw(param_alltoallv_bytes(sent, rank), 1e6) / 1e9 for rank in (0, 1)] == pytest.approx(
+        [12.583, 12.583], abs=1e-3
+    )
 
 
-@pytest.mark.parametrize("kind", ["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "reduce", "send"])
+@pytest.mark.parametrize(
+    "kind", ["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "reduce", "send"]
+)
 def test_expression_and_number_agree(kind):
     table = pl.DataFrame({"kind": [kind] * 4, "members": [2, 3, 8, 1024]})
 

@@ -85,7 +85,10 @@ def test_one_that_leaves_early_is_no_measure_of_the_transfer():
     table = job(32, 5)
     early = (pl.col("rank") == 3) & (pl.col("seq") == 4)
 
-    _, waits = analysed(table.with_columns(pl.when(early).then(pl.col("dur_ns") // 10).otherwise(pl.col("dur_ns")).alias("dur_ns")), hosts)
+    _, waits = analysed(
+        table.with_columns(pl.when(early).then(pl.col("dur_ns") // 10).otherwise(pl.col("dur_ns")).alias("dur_ns")),
+        hosts,
+    )
 
     odd = waits.collective.filter(pl.col("seq") == 4).get_column("transfer_ns").item()
     assert odd == pytest.approx(waits.collective.get_column("transfer_ns").median(), rel=0.05)
@@ -94,7 +97,12 @@ def test_one_that_leaves_early_is_no_measure_of_the_transfer():
 @pytest.mark.parametrize("shift", [40_000_000, -3_000_000_000])
 def test_the_clock_of_a_host_changes_neither_waits_nor_the_last_one(shift):
     table = job(8, 20, slow=6)
-    moved = table.with_columns(pl.when(pl.col("rank").is_in([2, 3])).then(pl.col("start_ns") + shift).otherwise(pl.col("start_ns")).alias("start_ns"))
+    moved = table.with_columns(
+        pl.when(pl.col("rank").is_in([2, 3]))
+        .then(pl.col("start_ns") + shift)
+        .otherwise(pl.col("start_ns"))
+        .alias("start_ns")
+    )
 
     _, before = analysed(table)
     _, after = analysed(moved)
@@ -114,11 +122,18 @@ def test_renumbering_the_ranks_renumbers_the_answer_only():
     _, after = analysed(renamed, {swap[rank]: host for rank, host in HOSTS.items()})
 
     assert after.collective.get_column("last_rank").unique().to_list() == [swap[5]]
-    assert before.collective.sort("seq").get_column("transfer_ns").equals(after.collective.sort("seq").get_column("transfer_ns"))
+    assert (
+        before.collective.sort("seq")
+        .get_column("transfer_ns")
+        .equals(after.collective.sort("seq").get_column("transfer_ns"))
+    )
 
 
 def test_bytes_of_an_all_gather_whose_trace_has_the_shard_only():
-    rows = [{"rank": rank, "start_ns": 0, "collective": "all_gather", "msg_bytes": 1000, "group_ranks": list(WORLD)} for rank in WORLD]
+    rows = [
+        {"rank": rank, "start_ns": 0, "collective": "all_gather", "msg_bytes": 1000, "group_ranks": list(WORLD)}
+        for rank in WORLD
+    ]
 
     _, waits = analysed(calls(*rows))
 

@@ -35,7 +35,17 @@ def test_numbers_match_whatever_the_order_of_rows():
 
 
 def test_names_are_no_identities():
-    rows = [{"rank": rank, "start_ns": 10, "seq": 1, "group_name": "7", "group_size": 2, "group_ranks": [rank // 2 * 2, rank // 2 * 2 + 1]} for rank in range(4)]
+    rows = [
+        {
+            "rank": rank,
+            "start_ns": 10,
+            "seq": 1,
+            "group_name": "7",
+            "group_size": 2,
+            "group_ranks": [rank // 2 * 2, rank // 2 * 2 + 1],
+        }
+        for rank in range(4)
+    ]
 
     assert sizes(matched(calls(*rows), range(4))) == [2, 2]
 
@@ -54,7 +64,16 @@ def test_a_cut_member_list_is_completed_from_the_header():
 def test_without_numbers_windows_cut_at_different_calls_are_shifted():
     kinds = ["all_reduce", "all_gather", "all_gather", "reduce_scatter"] * 6
     rows = [
-        {"rank": rank, "call": place, "step": None, "start_ns": 1000 * place, "group_name": "0", "group_size": 2, "group_ranks": [0, 1], "collective": kind}
+        {
+            "rank": rank,
+            "call": place,
+            "step": None,
+            "start_ns": 1000 * place,
+            "group_name": "0",
+            "group_size": 2,
+            "group_ranks": [0, 1],
+            "collective": kind,
+        }
         for rank in (0, 1)
         for place, kind in enumerate(kinds)
         if not (rank == 1 and place < 3)
@@ -84,11 +103,19 @@ def test_sends_find_their_receives():
 
 def test_groups_that_no_call_names_come_from_common_ends():
     pairs = {0: (0, 1), 1: (0, 1), 2: (2, 3), 3: (2, 3)}
-    config = {rank: [GroupConfig("0", None, (0, 1, 2, 3), 4), GroupConfig("1", None, pairs[rank], 2)] for rank in range(4)}
+    config = {
+        rank: [GroupConfig("0", None, (0, 1, 2, 3), 4), GroupConfig("1", None, pairs[rank], 2)] for rank in range(4)
+    }
     rng = np.random.default_rng(0)
     jitter = {pair: rng.integers(0, 5_000_000, 8).cumsum() for pair in set(pairs.values())}
     rows = [
-        {"rank": rank, "call": number, "step": number // 2, "start_ns": int(1e9 * number + jitter[pairs[rank]][number]), "dur_ns": 1_000_000}
+        {
+            "rank": rank,
+            "call": number,
+            "step": number // 2,
+            "start_ns": int(1e9 * number + jitter[pairs[rank]][number]),
+            "dur_ns": 1_000_000,
+        }
         for rank in range(4)
         for number in range(8)
     ]
@@ -99,7 +126,10 @@ def test_groups_that_no_call_names_come_from_common_ends():
 
 
 def test_hand_shakes_of_the_debug_wrapper_are_told_apart():
-    rows = [{"rank": 0, "start_ns": 1, "collective": "all_gather", "msg_bytes": 56}, {"rank": 0, "start_ns": 2, "msg_bytes": 56}]
+    rows = [
+        {"rank": 0, "start_ns": 1, "collective": "all_gather", "msg_bytes": 56},
+        {"rank": 0, "start_ns": 2, "msg_bytes": 56},
+    ]
     barrier = {"rank": 0, "start_ns": 0, "collective": "recv", "is_p2p": True, "msg_bytes": 4}
 
     assert mark_handshakes(calls(*rows)).get_column("handshake").to_list() == [False, False]
@@ -107,7 +137,7 @@ def test_hand_shakes_of_the_debug_wrapper_are_told_apart():
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.integers(0, 20), st.lists(st.integers(0, 3), min_size=40, max_size=60), st.integers(-10**9, 10**9))
+@given(st.integers(0, 20), st.lists(st.integers(0, 3), min_size=40, max_size=60), st.integers(-(10**9), 10**9))
 def test_any_shift_is_found_again(cut, codes, offset):
     reference = np.array(codes)
     ends = np.arange(len(reference)) * 1_000_000 + np.random.default_rng(1).integers(0, 1000, len(reference))
@@ -115,7 +145,11 @@ def test_any_shift_is_found_again(cut, codes, offset):
     found = best_shift(reference, reference[cut:], ends, ends[cut:] + offset)
 
     assert found is not None
-    assert (reference[found : found + len(reference) - cut] == reference[cut:]).mean() >= 0.95 if cut else found == 0 or offset
+    assert (
+        (reference[found : found + len(reference) - cut] == reference[cut:]).mean() >= 0.95
+        if cut
+        else found == 0 or offset
+    )
 
 
 def test_sequences_that_never_agree_are_refused():

@@ -56,7 +56,10 @@ def mesh(rng, slow_ranks=(), factor=2.0, steps=20, hosts=4, per_host=4, tail=Non
     ranks = hosts * per_host
     square = np.arange(ranks).reshape(-1, ranks // 2)
     sets = [tuple(row) for row in square.tolist()] + [tuple(row) for row in square.T.tolist()]
-    places = pl.DataFrame({"place": range(len(sets)), "ranks": [list(one) for one in sets]}, schema={"place": pl.Int64, "ranks": pl.List(pl.Int32)})
+    places = pl.DataFrame(
+        {"place": range(len(sets)), "ranks": [list(one) for one in sets]},
+        schema={"place": pl.Int64, "ranks": pl.List(pl.Int32)},
+    )
     rows = []
     for step in range(steps):
         for place, one in enumerate(sets):
@@ -131,7 +134,16 @@ def test_uplinks_with_an_interval(ratio):
 
 
 def test_one_tier_alone_has_no_ratio():
-    rows = pl.DataFrame({"tier": ["intra-leaf"], "collective": ["all_reduce"], "members": [8], "msg_bytes": [5_000_000], "step": [0], "transfer_ns": [10]})
+    rows = pl.DataFrame(
+        {
+            "tier": ["intra-leaf"],
+            "collective": ["all_reduce"],
+            "members": [8],
+            "msg_bytes": [5_000_000],
+            "step": [0],
+            "transfer_ns": [10],
+        }
+    )
 
     assert oversubscription(rows) is None
 
@@ -139,7 +151,12 @@ def test_one_tier_alone_has_no_ratio():
 def test_a_tail_bounds_a_class_and_a_fixed_cost_another():
     rng = np.random.default_rng(0)
     instances, places, hosts = mesh(rng)
-    tail = instances.with_columns(pl.when(pl.int_range(pl.len()) % 7 == 0).then(pl.col("transfer_ns") * 4).otherwise(pl.col("transfer_ns")).alias("transfer_ns"))
+    tail = instances.with_columns(
+        pl.when(pl.int_range(pl.len()) % 7 == 0)
+        .then(pl.col("transfer_ns") * 4)
+        .otherwise(pl.col("transfer_ns"))
+        .alias("transfer_ns")
+    )
     small = instances.with_columns(transfer_ns=pl.lit(35_000), wire_ns=pl.lit(35_000))
 
     assert set(network_tiers(tail, {}, len(hosts)).get_column("bound").to_list()) == {"tail"}

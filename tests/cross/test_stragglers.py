@@ -84,7 +84,10 @@ def test_noise_that_hides_the_effect_is_stated():
     assert judge_work(work(64, 20)).detectable < 0.06
 
 
-@pytest.mark.parametrize(("values", "centre"), [([0.0, 0.0, 0.0, 1.0], 0.0), ([0.0, 1.0], 0.0), ([5.0], 5.0), ([0.0, 0.01, 0.1, 0.1001, 0.1, 0.0], 0.0)])
+@pytest.mark.parametrize(
+    ("values", "centre"),
+    [([0.0, 0.0, 0.0, 1.0], 0.0), ([0.0, 1.0], 0.0), ([5.0], 5.0), ([0.0, 0.01, 0.1, 0.1001, 0.1, 0.0], 0.0)],
+)
 def test_the_ordinary_ranks_are_the_fast_half(values, centre):
     assert shortest_half(np.array(values))[0] == pytest.approx(centre, abs=0.01)
 
@@ -101,7 +104,25 @@ def test_shortest_half_moves_with_its_values(values, shift):
 
 
 def test_benjamini_hochberg_as_published():
-    p_values = np.array([0.0001, 0.0004, 0.0019, 0.0095, 0.0201, 0.0278, 0.0298, 0.0344, 0.0459, 0.3240, 0.4262, 0.5719, 0.6528, 0.7590, 1.0])
+    p_values = np.array(
+        [
+            0.0001,
+            0.0004,
+            0.0019,
+            0.0095,
+            0.0201,
+            0.0278,
+            0.0298,
+            0.0344,
+            0.0459,
+            0.3240,
+            0.4262,
+            0.5719,
+            0.6528,
+            0.7590,
+            1.0,
+        ]
+    )
 
     assert discoveries(p_values, 0.05).sum() == 4
     assert discoveries(p_values[::-1], 0.05)[::-1].tolist() == discoveries(p_values, 0.05).tolist()

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 import yaml
-from conftest import DATA, Ingested, file_source
+from node_metrics_support import DATA, Ingested, file_source
 
 from diagnose.ingest.node_metrics import identity
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 import pytest
-from conftest import text_source
+from node_metrics_support import text_source
 
 HEADER = (
     "timestamp, index, uuid, pci.bus_id, clocks.sm [MHz], clocks.max.sm [MHz], power.draw [W], "
@@ -78,7 +78,7 @@ def test_fleet_wide_values_are_a_design_limit(ingest):
 
 @pytest.mark.parametrize("order", [(0, 1, 2, 3), (3, 1, 0, 2)])
 def test_renaming_hosts_changes_only_names(tmp_path, order):
-    from conftest import Ingested
+    from node_metrics_support import Ingested
 
     messages = []
     for place, names in enumerate((("node0", "node1", "node2", "node3"), tuple(f"node{5 + n}" for n in order))):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from conftest import text_source
+from node_metrics_support import text_source
 
 UUID = "GPU-aaaaaaaa-0000-4000-8000-000000000000"
 

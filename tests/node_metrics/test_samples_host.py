@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 import pytest
-from conftest import text_source
+from node_metrics_support import text_source
 
 from diagnose.ingest.base import ReadOptions
 
@@ -208,7 +208,7 @@ def test_plain_csv(ingest):
 
 
 def test_plain_parquet(ingest, tmp_path):
-    from conftest import file_source
+    from node_metrics_support import file_source
 
     path = tmp_path / "m.parquet"
     pl.DataFrame(
@@ -249,7 +249,7 @@ def test_cut_files_keep_what_they_have(ingest, cut):
 def test_cut_gzip_is_partial(ingest, tmp_path):
     import gzip
 
-    from conftest import file_source
+    from node_metrics_support import file_source
 
     text = "# TYPE node_load1 gauge\n" + "".join(f"node_load1 {n} {1796064688047 + n}\n" for n in range(20_000))
     path = tmp_path / "x.prom.gz"

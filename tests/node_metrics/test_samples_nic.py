@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from conftest import text_source
+from node_metrics_support import text_source
 
 
 def sysfs(values: dict[str, str], device: str = "mlx5_0") -> str:

@@ -77,7 +77,7 @@ def components(
         if len(rows) < 2 or not len(ordinary):
             continue
         usual = median(local[ordinary], 0)
-        reference[rows] = float(np.nanmedian(usual))
+        reference[rows] = float(median(usual, 0))
         for name, matrix in dense.items():
             result[name][rows] = median(matrix[rows] - median(matrix[ordinary], 0), 1)
     for place in np.flatnonzero(judged.transient):
@@ -110,9 +110,10 @@ def costs(work: Work, judged: Judged, parts: pl.DataFrame) -> NDArray[np.float64
             rest = others
         if not rest.any():
             continue
-        ahead = local[place] - np.nanmax(local[rest], axis=0)
+        others_most = np.where(np.isnan(local[rest]), -np.inf, local[rest]).max(axis=0)
+        ahead = np.where(np.isfinite(others_most), local[place] - others_most, np.nan)
         waited = (
-            np.nanmax(np.where(np.isnan(wait[others]), -np.inf, wait[others]), axis=0)
+            np.where(np.isnan(wait[others]), -np.inf, wait[others]).max(axis=0)
             if others.any()
             else np.full(steps, np.inf)
         )

@@ -66,11 +66,16 @@ def check(facts: Facts) -> Iterator[Finding]:
 def _slow_device(facts: Facts, stages: pl.DataFrame, span: int) -> Iterator[Finding]:
     """A stage on one host that runs the kernels of the other stages slower: no peer of its own role can tell."""
     rule = facts.rules["RANK-GPU"]
-    for row in stages.filter(pl.col("speed") >= _SLOW_STAGE).sort("speed", descending=True).head(1).iter_rows(named=True):
+    for row in (
+        stages.filter(pl.col("speed") >= _SLOW_STAGE).sort("speed", descending=True).head(1).iter_rows(named=True)
+    ):
         lost = row["work"] - row["fair"]
         severity = rule.judge(share=lost / span)
         if severity is not None:
-            hosts = facts.tables.query("SELECT DISTINCT host FROM rank WHERE list_contains($ranks, rank) AND host IS NOT NULL", {"ranks": row["rank"]})
+            hosts = facts.tables.query(
+                "SELECT DISTINCT host FROM rank WHERE list_contains($ranks, rank) AND host IS NOT NULL",
+                {"ranks": row["rank"]},
+            )
             who = f"Pipeline stage {row['role']}"
             yield rule.finding(
                 severity, fields={"who": who, "speed": row["speed"], "when": ""}, ranks=row["rank"], hosts=hosts.get_column("host").to_list(),

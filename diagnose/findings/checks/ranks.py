@@ -59,7 +59,10 @@ def check(facts: Facts) -> Iterator[Finding | NotChecked]:
     yield from _few_peers(facts, work)
     span = job.span_ns or 1
     slow = list(_grouped(facts, work.filter(pl.col("verdict") != "ordinary")))
-    for cause, part, uneven in (("input_stall", "idle_input_ns", None), ("moe_imbalance", "local_work_ns", _uneven(facts))):
+    for cause, part, uneven in (
+        ("input_stall", "idle_input_ns", None),
+        ("moe_imbalance", "local_work_ns", _uneven(facts)),
+    ):
         if any(one.cause == cause and one.persistence != "transient" for one in slow):
             continue
         changing = list(_changing(facts, job, cause, part, uneven))
@@ -108,7 +111,12 @@ def _changing(facts: Facts, job: JobSummary, cause: str, part: str, uneven: floa
     steps = job.parts.filter(pl.col("rank") >= 0).with_columns(late).group_by("step").agg(
         pl.col("late").max(), pl.col("rank").sort_by("late").last().alias("who"), pl.col("exposed_wait_ns").max().alias("waited")
     )  # fmt: skip
-    lost = steps.select(pl.min_horizontal("late", pl.col("waited").fill_null(pl.col("late"))).clip(lower_bound=0).median()).item() or 0
+    lost = (
+        steps.select(
+            pl.min_horizontal("late", pl.col("waited").fill_null(pl.col("late"))).clip(lower_bound=0).median()
+        ).item()
+        or 0
+    )
     share = lost / (job.span_ns or 1)
     severity = rule.judge(share=share) if uneven is None else rule.judge(share=share, ratio=uneven)
     count = steps.get_column("who").n_unique()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import yaml
-from conftest import DATA, Ingested, file_source
+from node_metrics_support import DATA, Ingested, file_source
 
 from diagnose.analysis.node_metrics.correlate import evidence_for
 from diagnose.analysis.node_metrics.load import host_aliases, run_window, summaries
