@@ -33,6 +33,7 @@ from diagnose.store.rank_trace import (
     ProcessGroup,
     RankTrace,
     TraceHeader,
+    empty_calls,
 )
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "sample_traces"))
