@@ -29,7 +29,9 @@ def records():
 
 def test_healthy_runs_blame_nobody(records):
     for item in filter(fs.healthy, records):
-        blamed = [one for one in item["said"]["findings"] if one["severity"] in fs.LOUD and (one["ranks"] or one["hosts"])]
+        blamed = [
+            one for one in item["said"]["findings"] if one["severity"] in fs.LOUD and (one["ranks"] or one["hosts"])
+        ]
         assert blamed == [], item["group"]
 
 
@@ -78,13 +80,21 @@ def test_trace_files_give_the_same_answer(group, tmp_path):
     write_traces(made.timeline, tmp_path / "traces", level=1)
 
     direct = store_run(made, tmp_path / "direct.duckdb", Config())
-    read = build_run([str(tmp_path / "traces")], tmp_path / "read.duckdb", Config(), RunOptions(name=made.name, jobs=1, keep="stats"))
+    read = build_run(
+        [str(tmp_path / "traces")], tmp_path / "read.duckdb", Config(), RunOptions(name=made.name, jobs=1, keep="stats")
+    )
 
     said = []
     for path in (direct, read):
         with Store(path) as store:
             result = evaluate(store, Config())
-            said.append([(item.code, item.ranks, item.hosts, item.severity) for item in result.findings if item.code.startswith(("RANK", "NET", "PIPE"))])
+            said.append(
+                [
+                    (item.code, item.ranks, item.hosts, item.severity)
+                    for item in result.findings
+                    if item.code.startswith(("RANK", "NET", "PIPE"))
+                ]
+            )
     assert said[0] == said[1]
 
 

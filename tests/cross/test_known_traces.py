@@ -33,7 +33,12 @@ def analysed(tmp_path):
 
 
 def ranks_named(result):
-    return {rank for item in result.findings if item.severity != "info" and item.code.startswith("RANK-") for rank in item.ranks}
+    return {
+        rank
+        for item in result.findings
+        if item.severity != "info" and item.code.startswith("RANK-")
+        for rank in item.ranks
+    }
 
 
 def test_dlrm_on_eight_gpus(analysed):
