@@ -19,12 +19,10 @@ _TO_SIGMA = 1.4826
 class Uneven(NamedTuple):
     """What tells uneven data from a slow rank.
 
-    ``variation``: how much one launch differs from step to step, as a ratio of its duration; ``between``: the part of the
-    variation of ranks' work that stays with the ranks; ``top_share``: the part of the steps in which the most frequent
+    ``between``: the part of the variation of ranks' work that stays with the ranks; ``top_share``: the part of the steps in which the most frequent
     busiest rank is busiest; ``excess_ns``: the busiest rank over the median of its role, median over the steps.
     """
 
-    variation: float
     between: float
     top_share: float
     excess_ns: float
@@ -75,13 +73,15 @@ def measure(tables: Tables) -> Uneven | None:
     busiest = rows.sort("over", descending=True).unique("step", keep="first")
     top = max(busiest.group_by("rank").len().get_column("len").to_list())
     return Uneven(
-        _variation(tables), _between(rows), top / len(busiest),
+        _between(rows), top / len(busiest),
         float(busiest.get_column("over").median() or 0.0),  # type: ignore[arg-type]
     )  # fmt: skip
 
 
-def _variation(tables: Tables) -> float:
-    """Weighted median over the launches that carry the work; of totals per step where single kernels were not kept."""
+def variation(tables: Tables) -> float:
+    """How much one launch differs from step to step, as a ratio of its duration: weighted median over the launches that
+    carry the work; of totals per step where single kernels were not kept.
+    """
     for sql in (_VARIATION_SQL, _TOTALS_SQL):
         rows = tables.query(sql, {"steps": _MIN_STEPS}).filter(pl.col("weight") >= _MIN_SHARE).sort("variation")
         if not rows.is_empty():

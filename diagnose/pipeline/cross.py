@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from diagnose.analysis.cross.hidden_waits import as_collectives, hidden_waits, without_hidden
+from diagnose.analysis.cross.hidden_waits import (
+    MIN_SHARE,
+    MIN_SPREAD_NS,
+    Kernels,
+    as_collectives,
+    hidden_waits,
+    without_hidden,
+)
 from diagnose.analysis.cross.network import network_tiers, place_tiers
 from diagnose.analysis.cross.oversubscription import oversubscription
 from diagnose.analysis.cross.rank_work import rank_work
@@ -72,11 +79,47 @@ _MAX_KERNELS = 4_000_000
 """More kernels than this in the normal steps are judged by their totals only: reading them all costs gigabytes."""
 
 
-def _kernels(writer: StoreWriter, columns: str) -> pl.DataFrame:
-    """Compute kernels of normal steps; none where they were not kept or are too many."""
-    source = "FROM kernel AS k JOIN step AS s USING (rank, step) WHERE s.label = 'normal' AND k.rank >= 0 AND k.class = 'compute'"
-    many = int(writer.query(f"SELECT count(*) {source}").item()) > _MAX_KERNELS
-    return writer.query(f"SELECT {columns} {source}{' AND false' if many else ''} ORDER BY ALL")
+_KERNELS = "FROM kernel AS k JOIN step AS s USING (rank, step) WHERE s.label = 'normal' AND k.rank >= 0 AND k.class = 'compute'"
+
+
+def _are_many(writer: StoreWriter) -> bool:
+    return int(writer.query(f"SELECT count(*) {_KERNELS}").item()) > _MAX_KERNELS
+
+
+_LONG_SQL = f"""
+WITH each AS (
+  SELECT k.name, k.rank, count(*) AS times, count_if(k.dur_ns >= $spread_ns) AS long, sum(k.dur_ns)::DOUBLE AS total
+  {_KERNELS} GROUP BY k.name, k.rank
+)
+SELECT list(name) FILTER (WHERE ranks > 1 AND 2 * long >= times AND total >= $share * busy) AS names, any_value(busy) AS busy_ns
+FROM (SELECT name, count(*) AS ranks, sum(long) AS long, min(times) AS times, sum(total) AS total, sum(sum(total)) OVER () AS busy FROM each GROUP BY name)
+"""
+"""Kernels that can wait as long as matters: in half of the instances, of which there are as many as the rank with the
+fewest executions has, one rank at least takes that long.
+"""
+
+
+def _candidates(writer: StoreWriter) -> Kernels:
+    """What may hold waiting without the name of a communication; nothing where kernels were not kept or are too many."""
+    none = pl.DataFrame(
+        schema={
+            "rank": pl.Int32,
+            "step": pl.Int64,
+            "stream": pl.Int64,
+            "name": pl.String,
+            "start_ns": pl.Int64,
+            "dur_ns": pl.Int64,
+        }
+    )
+    names, busy_ns = writer.query(_LONG_SQL, {"spread_ns": MIN_SPREAD_NS, "share": MIN_SHARE}).row(0)
+    if not names or _are_many(writer):
+        return Kernels(none, (), 0.0)
+    ranks = writer.query(f"SELECT DISTINCT k.rank {_KERNELS} ORDER BY k.rank").get_column("rank").to_list()
+    columns = "k.rank, k.step, k.stream, k.name, k.start_ns, k.dur_ns"
+    frame = writer.query(
+        f"SELECT {columns} {_KERNELS} AND list_contains($names, k.name) ORDER BY ALL", {"names": names}
+    )
+    return Kernels(frame, ranks, busy_ns)
 
 
 def _hidden(writer: StoreWriter) -> pl.DataFrame:
@@ -85,12 +128,23 @@ def _hidden(writer: StoreWriter) -> pl.DataFrame:
         "SELECT c.rank, median(m.start_ns - c.start_ns)::BIGINT FROM comm_call AS c JOIN collective_rank AS m USING (rank, call) GROUP BY c.rank"
     )
     groups = writer.query("SELECT DISTINCT ranks FROM process_group WHERE len(ranks) > 1").get_column("ranks").to_list()
-    hidden = hidden_waits(
-        _kernels(writer, "k.rank, k.step, k.stream, k.name, k.start_ns, k.dur_ns"), dict(shift.iter_rows()), groups
-    )
+    hidden = hidden_waits(_candidates(writer), dict(shift.iter_rows()), groups)
     if not hidden.is_empty():
         writer.replace("breakdown", without_hidden(writer.query("SELECT * FROM breakdown ORDER BY rank, step"), hidden))
     return hidden
+
+
+_TYPICAL_KERNELS_SQL = f"""
+WITH mean AS (SELECT k.name, avg(k.dur_ns) AS typical_ns {_KERNELS} AND NOT list_contains($without, k.name) GROUP BY k.name)
+SELECT k.rank, k.step, k.start_ns, k.dur_ns, m.typical_ns
+FROM kernel AS k JOIN step AS s USING (rank, step) JOIN mean AS m USING (name)
+WHERE s.label = 'normal' AND k.rank >= 0 AND k.class = 'compute' ORDER BY ALL
+"""
+
+
+def _kernels(writer: StoreWriter, without: list[str]) -> pl.DataFrame | None:
+    """Compute kernels of normal steps with the mean duration of their name, but those of these names."""
+    return None if _are_many(writer) else writer.query(_TYPICAL_KERNELS_SQL, {"without": without})
 
 
 def _price(writer: StoreWriter, hidden: pl.DataFrame) -> None:
@@ -124,10 +178,7 @@ def _price(writer: StoreWriter, hidden: pl.DataFrame) -> None:
             pl.concat([ours, theirs.select(ours.columns)], how="vertical_relaxed")
             for ours, theirs in ((calls, hidden), (members, more.members), (collective, more.collective))
         )
-    kernels = _kernels(writer, "k.rank, k.step, k.name, k.start_ns, k.dur_ns")
-    kernels = kernels.filter(~pl.col("name").is_in(hidden.get_column("name").unique().to_list())).with_columns(
-        pl.col("dur_ns").mean().over("name").alias("typical_ns")
-    )
+    kernels = _kernels(writer, hidden.get_column("name").unique().to_list())
     schedule = build_schedule(calls, members, collective, steps, kernels)
     if schedule is None:
         return

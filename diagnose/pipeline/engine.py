@@ -6,12 +6,11 @@ import multiprocessing
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from diagnose.pipeline.map_source import map_source
 from diagnose.pipeline.result import MapTask, SourceResult
 
 if TYPE_CHECKING:
@@ -30,7 +29,7 @@ class Engine(Protocol):
     """Runs map tasks and yields their results in any order, each exactly once."""
 
     def run(self, tasks: list[MapTask]) -> Iterable[SourceResult]:
-        """Results as they come."""
+        """Results as they come. A result that has ``close`` is closed when nobody waits for it any more."""
         ...
 
 
@@ -49,41 +48,72 @@ class LocalEngine:
     def __init__(self, jobs: int | None = None) -> None:
         self.jobs = jobs or min(os.cpu_count() or 1, 8)
 
-    def run(self, tasks: list[MapTask]) -> Iterator[SourceResult]:
-        """A worker that dies takes no other file with it: what was lost is tried once more, alone, then reported."""
+    def run(self, tasks: list[MapTask]) -> Iterable[SourceResult]:
+        """Workers start at once, whenever the first result is asked for."""
         total = sum(task.source.size_bytes for task in tasks)
         if self.jobs == 1 or len(tasks) == 1 or (total < _SMALL_BYTES and len(tasks) < _FEW_FILES):
-            yield from map(map_source, tasks)
-            return
-        pending = {task.number: task for task in sorted(tasks, key=lambda task: -task.source.size_bytes)}
-        for number, result in _pool(list(pending.values()), self.jobs):
+            return (map_task(task) for task in tasks)
+        return _InWorkers(sorted(tasks, key=lambda task: -task.source.size_bytes), self.jobs)
+
+
+def map_task(task: MapTask) -> SourceResult:
+    """`map_source`, imported where it runs: it needs much that a process which hands tasks out does not."""
+    from diagnose.pipeline.map_source import map_source
+
+    return map_source(task)
+
+
+class _InWorkers:
+    """Results of tasks in worker processes. A worker that dies takes no other file with it: what was lost is tried once
+    more, alone, then reported.
+    """
+
+    def __init__(self, tasks: list[MapTask], workers: int) -> None:
+        self._tasks = tasks
+        self._pool = _Pool(tasks, workers)
+
+    def __iter__(self) -> Iterator[SourceResult]:
+        pending = {task.number: task for task in self._tasks}
+        for number, result in self._pool.results():
             del pending[number]
             yield result
+        self.close()
         for task in pending.values():
-            again = [result for _, result in _pool([task], 1)]
+            with closing(_Pool([task], 1)) as alone:
+                again = [result for _, result in alone.results()]
             yield again[0] if again else _killed(task)
 
+    def close(self) -> None:
+        """End the workers once they are through with what they read."""
+        self._pool.close()
 
-def _pool(tasks: list[MapTask], workers: int) -> Iterator[tuple[int, SourceResult]]:
-    """Results by task number; those of a worker that died, and of the tasks it took with it, are missing."""
-    context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(min(workers, len(tasks)), mp_context=context)
-    try:
-        futures = {}
+
+class _Pool:
+    """Worker processes with tasks."""
+
+    def __init__(self, tasks: list[MapTask], workers: int) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._executor = ProcessPoolExecutor(min(workers, len(tasks)), mp_context=context)
+        self._numbers: dict[Future[SourceResult], int] = {}
         with _main_module_hidden():
             for task in tasks:
                 try:
-                    futures[pool.submit(map_source, task)] = task.number
+                    self._numbers[self._executor.submit(map_task, task)] = task.number
                 except BrokenProcessPool:
                     break
-        for future in as_completed(futures):
+
+    def results(self) -> Iterator[tuple[int, SourceResult]]:
+        """Results by task number; those of a worker that died, and of the tasks it took with it, are missing."""
+        for future in as_completed(self._numbers):
             try:
                 result = future.result()
             except BrokenProcessPool:
                 continue
-            yield futures[future], result
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
+            yield self._numbers.pop(future), result
+
+    def close(self) -> None:
+        """Drop what has not begun, wait for the rest."""
+        self._executor.shutdown(wait=True, cancel_futures=True)
 
 
 @contextmanager

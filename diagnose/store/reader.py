@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Self
 
 import duckdb
+from polars.exceptions import PolarsError
 
 from diagnose.errors import StoreError
+from diagnose.store.frames import as_frame
 from diagnose.store.schema import SCHEMA_VERSION, table
 
 if TYPE_CHECKING:
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 _MAGIC, _MAGIC_END = b"DUCK", 12
 """Bytes 8 to 12 of a DuckDB file, behind its checksum."""
 
+_KEPT_RESULTS, _KEPT_BYTES = 200, 1 << 18
+
 
 class Store:
     """A published run store. Each thread takes its own ``cursor()``.
@@ -28,6 +32,7 @@ class Store:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._kept: dict[tuple[str, str], pl.DataFrame] = {}
         if not path.is_file():
             raise StoreError(f"{path} does not exist; `diagnose run PATH... -o {path}` makes one")
         _check_magic(path)
@@ -63,13 +68,25 @@ class Store:
         self._connection.close()
 
     def query(self, sql: str, parameters: dict[str, object] | None = None) -> pl.DataFrame:
-        """Run a SELECT; ``$name`` parameters are bound, never pasted. Safe from several threads."""
+        """Run a SELECT; ``$name`` parameters are bound, never pasted. Safe from several threads.
+
+        The file cannot change under this connection, and many parts of a report ask the same: small results are kept.
+        """
+        key = sql, repr(parameters)
+        if (known := self._kept.get(key)) is not None:
+            return known
+        frame = self._run(sql, parameters)
+        if len(self._kept) < _KEPT_RESULTS and frame.estimated_size() < _KEPT_BYTES:
+            self._kept[key] = frame
+        return frame
+
+    def _run(self, sql: str, parameters: dict[str, object] | None) -> pl.DataFrame:
         cursor = self._connection.cursor()
         try:
             cursor.execute("USE run").fetchall()
             rows = cursor.sql(sql, params=parameters) if parameters else cursor.sql(sql)
-            frame: pl.DataFrame | None = None if rows is None else rows.pl()
-        except duckdb.Error as error:
+            frame = None if rows is None else as_frame(rows)
+        except (duckdb.Error, PolarsError) as error:
             raise StoreError(f"{self.path}: {str(error).splitlines()[0]}") from error
         finally:
             cursor.close()

@@ -12,8 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 import duckdb
+from polars.exceptions import PolarsError
 
 from diagnose.errors import StoreError
+from diagnose.store.frames import Readable, as_frame
+from diagnose.store.names import check_free, taken
 from diagnose.store.schema import TABLES, create_statements, table
 
 if TYPE_CHECKING:
@@ -38,8 +41,7 @@ class StoreWriter:
     def __init__(self, path: Path, *, force: bool = False) -> None:
         self.path = path
         self._force = force
-        if path.exists() and not force:
-            raise StoreError(_taken(path))
+        check_free(path, force=force)
         self.temporary = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -53,8 +55,7 @@ class StoreWriter:
             self._execute(f"SET memory_limit = '{MEMORY_LIMIT_BYTES}B'")
             self._execute("SET autoinstall_known_extensions = false")
             self._execute("BEGIN")
-            for statement in create_statements("main"):
-                self._execute(statement)
+            self._execute(";".join(create_statements("main")))
         except StoreError:
             self.discard()
             raise
@@ -115,11 +116,9 @@ class StoreWriter:
     def query(self, sql: str, parameters: dict[str, object] | None = None) -> pl.DataFrame:
         """Read back what was written so far."""
         try:
-            rows = self._connection.sql(sql, params=parameters) if parameters else self._connection.sql(sql)
-            frame: pl.DataFrame = rows.pl()
-        except duckdb.Error as error:
+            return as_frame(self._connection.sql(sql, params=parameters) if parameters else self._connection.sql(sql))
+        except (duckdb.Error, PolarsError) as error:
             raise StoreError(_explain(self.path, error)) from error
-        return frame
 
     def execute(self, sql: str, parameters: dict[str, object] | None = None) -> None:
         """Run a statement that returns nothing."""
@@ -164,7 +163,7 @@ class StoreWriter:
             try:
                 self.path.hardlink_to(self.temporary)
             except FileExistsError as error:
-                raise StoreError(_taken(self.path)) from error
+                raise StoreError(taken(self.path)) from error
             except OSError:  # a file system without hard links: the name was free when the run began
                 self.temporary.replace(self.path)
                 return
@@ -175,7 +174,7 @@ class StoreWriter:
     @contextlib.contextmanager
     def _registered(self, name: str, frame: pl.DataFrame) -> Iterator[None]:
         """A frame that statements inside can name. After an error the transaction is gone, and so is the name."""
-        self._connection.register(name, frame)
+        self._connection.register(name, Readable(frame))
         try:
             yield
         finally:
@@ -192,10 +191,6 @@ class StoreWriter:
             result.fetchall()
         except duckdb.Error as error:
             raise StoreError(_explain(self.path, error)) from error
-
-
-def _taken(path: Path) -> str:
-    return f"{path} exists already; choose another name with -o, or overwrite it with --force"
 
 
 def _remove_leftovers(path: Path) -> None:

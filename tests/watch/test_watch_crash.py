@@ -25,7 +25,7 @@ HERE = Path(__file__).parent
 POINTS = [
     ("after", "diagnose.watch.claims", "acquire", 2),
     ("before", "diagnose.watch.claims:os", "write", 2),
-    ("after", "diagnose.pipeline.build", "_write_traces", 2),
+    ("after", "diagnose.pipeline.merge", "write_traces", 2),
     ("after", "diagnose.watch.analyse", "build_run", 2),
     ("before", "diagnose.watch.analyse", "publish", 2),
     ("after", "diagnose.watch.analyse", "publish", 2),

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 _TOGETHER_RATIO = 0.05
 """Ends this close, as a part of how much the durations differ, in the median instance."""
 
-_MIN_SPREAD_NS = 1_000_000
-_MIN_SHARE = 0.005
+MIN_SPREAD_NS = 1_000_000
+MIN_SHARE = 0.005
 """Kernels whose waiting is below this part of the ranks' compute change no judgement."""
 
 _MIN_INSTANCES = 3
@@ -45,32 +45,46 @@ class Collectives(NamedTuple):
     collective: pl.DataFrame
 
 
-def hidden_waits(kernels: pl.DataFrame, shift_ns: Mapping[int, int], groups: Sequence[Sequence[int]]) -> pl.DataFrame:
+class Kernels(NamedTuple):
+    """Compute kernels of normal steps (rank, step, stream, name, start_ns, dur_ns), or those of them that may be such;
+    the ranks and the summed duration are of all.
+    """
+
+    frame: pl.DataFrame
+    ranks: Sequence[int]
+    busy_ns: float
+
+    @classmethod
+    def of(cls, frame: pl.DataFrame) -> Kernels:
+        """All kernels."""
+        return cls(frame, sorted(frame.get_column("rank").unique().to_list()), float(frame.get_column("dur_ns").sum()))
+
+
+def hidden_waits(kernels: Kernels, shift_ns: Mapping[int, int], groups: Sequence[Sequence[int]]) -> pl.DataFrame:
     """Executions of such kernels as matched calls, one row a (instance, rank); calls and instances count down from -1.
 
     Args:
-        kernels: compute kernels of normal steps (rank, step, stream, name, start_ns, dur_ns).
+        kernels: where to look.
         shift_ns: what brings each rank's times on the common clock; 0 where absent.
         groups: members of the process groups with more than one rank.
     """
     none = pl.DataFrame(schema=CALLS_SCHEMA)
-    if kernels.is_empty():
+    frame, everyone, busy = kernels
+    if frame.is_empty():
         return none
-    busy = float(kernels.get_column("dur_ns").sum())
-    per = kernels.group_by("name", "rank", "step").agg(pl.len().alias("count"), pl.col("dur_ns").sum())
+    per = frame.group_by("name", "rank", "step").agg(pl.len().alias("count"), pl.col("dur_ns").sum())
     wide = per.group_by("name").agg(
         pl.col("count").max(), pl.col("dur_ns").sum(), pl.col("rank").n_unique().alias("ranks")
     )
     names = wide.filter(
-        (pl.col("ranks") > 1) & (pl.col("count") <= _MAX_PER_STEP) & (pl.col("dur_ns") >= _MIN_SHARE * busy)
+        (pl.col("ranks") > 1) & (pl.col("count") <= _MAX_PER_STEP) & (pl.col("dur_ns") >= MIN_SHARE * busy)
     ).get_column("name")
     if names.is_empty():
         return none
     shift = pl.col("rank").replace_strict(dict(shift_ns), default=0, return_dtype=pl.Int64)
-    rows = kernels.filter(pl.col("name").is_in(names.to_list())).with_columns(
+    rows = frame.filter(pl.col("name").is_in(names.to_list())).with_columns(
         nth=pl.int_range(pl.len()).over("name", "rank", "step", order_by="start_ns"), aligned_ns=pl.col("start_ns") + shift,
     )  # fmt: skip
-    everyone = sorted(kernels.get_column("rank").unique().to_list())
     candidates = sorted(
         {tuple(sorted(group)) for group in groups if len(group) > 1} - {tuple(everyone)},
         key=lambda group: (-len(group), group),
@@ -101,7 +115,7 @@ def _together(rows: pl.DataFrame, size: int, busy: float) -> pl.DataFrame:
     )  # fmt: skip
     sure = kernels.filter(
         (pl.col("whole") == 1) & (pl.col("instances") >= _MIN_INSTANCES) & (pl.col("ratio") <= _TOGETHER_RATIO)
-        & (pl.col("spread") >= _MIN_SPREAD_NS) & (pl.col("waited") >= _MIN_SHARE * busy)
+        & (pl.col("spread") >= MIN_SPREAD_NS) & (pl.col("waited") >= MIN_SHARE * busy)
     )  # fmt: skip
     return rows.join(sure.select("name"), on="name")
 

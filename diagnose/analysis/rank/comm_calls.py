@@ -79,32 +79,36 @@ def arguments(
     """
     result = []
     names = trace.names
-    for row in activities.tolist():
+    last = np.searchsorted(spans.start_ns, launches.start_ns[activities], side="right").tolist()
+    for row, behind in zip(activities.tolist(), last, strict=True):
         own = trace.activities.args[row]
         name = names[trace.activities.name[row]]
         if own >= 0:
             args = trace.comm_args[own]
             result.append((args.collective or name, args))
             continue
-        found = _holder(spans, int(launches.start_ns[row]), int(launches.thread[row]))
+        found = _holder(spans, behind, int(launches.start_ns[row]), int(launches.thread[row]))
         result.append(_from_holder(trace, spans, found, name))
     return result
 
 
 def holder_args(trace: RankTrace, spans: Enclosing, time_ns: int, thread: int) -> CommArgs:
     """Arguments of the innermost operator around a time that names a peer; empty when there is none."""
-    for row in _holder(spans, time_ns, thread):
+    behind = int(np.searchsorted(spans.start_ns, time_ns, side="right"))
+    for row in _holder(spans, behind, time_ns, thread):
         reference = int(spans.ref[row])
         if reference >= 0 and trace.comm_args[reference].peer is not None:
             return trace.comm_args[reference]
     return CommArgs()
 
 
-def _holder(spans: Enclosing, time_ns: int, thread: int) -> list[int]:
-    """Spans around a time on a thread, innermost first; nesting deeper than 16 is not looked through."""
+def _holder(spans: Enclosing, last: int, time_ns: int, thread: int) -> list[int]:
+    """Spans around a time on a thread, innermost first; nesting deeper than 16 is not looked through.
+
+    ``last`` is the place of the first span that starts after the time.
+    """
     if time_ns == UNKNOWN:
         return []
-    last = int(np.searchsorted(spans.start_ns, time_ns, side="right"))
     return [
         row
         for row in range(last - 1, max(last - 17, -1), -1)

@@ -69,7 +69,7 @@ def comm_frame(
             "collective": [item.kind for item in described],
             "group_name": [item.group_name for item in args],
             "group_desc": [item.group_desc for item in args],
-            "group_ranks": [None if item.group_ranks is None else list(item.group_ranks) for item in args],
+            "group_ranks": _shared_lists([item.group_ranks for item in args]),
             "group_size": [item.group_size for item in args],
             "seq": [item.seq for item in args],
             "is_p2p": [item.is_p2p for item in described],
@@ -106,22 +106,32 @@ def step_numbers(group: NDArray[np.int64], number: NDArray[np.int64]) -> pl.Seri
 
 def _exposed_stretches(
     start: NDArray[np.int64], end: NDArray[np.int64], exposed: NDArray[np.int64], compute: Merged
-) -> tuple[list[list[int]], list[list[int]]]:
-    """Exposed stretches of each call relative to its start; whole and hidden calls need no search."""
-    lows: list[list[int]] = []
-    highs: list[list[int]] = []
+) -> tuple[pl.Series, pl.Series]:
+    """Exposed stretches of each call relative to its start, as lists; whole and hidden calls need no search."""
     length = end - start
-    for row in range(len(start)):
-        if exposed[row] == length[row]:
-            lows.append([0])
-            highs.append([int(length[row])])
-        elif exposed[row] <= 0:
-            lows.append([])
-            highs.append([])
-        else:
-            low = max(int(np.searchsorted(compute.end_ns, start[row])) - 1, 0)
-            high = int(np.searchsorted(compute.start_ns, end[row])) + 1
-            free = gaps(Merged(compute.start_ns[low:high], compute.end_ns[low:high]), int(start[row]), int(end[row]))
-            lows.append((free.start_ns - start[row]).tolist())
-            highs.append((free.end_ns - start[row]).tolist())
-    return lows, highs
+    whole = np.flatnonzero((exposed == length) & (length >= 0))
+    rows, lows, highs = [whole], [np.zeros(len(whole), np.int64)], [length[whole]]
+    for row in np.flatnonzero((exposed > 0) & (exposed != length)).tolist():
+        low = max(int(np.searchsorted(compute.end_ns, start[row])) - 1, 0)
+        high = int(np.searchsorted(compute.start_ns, end[row])) + 1
+        free = gaps(Merged(compute.start_ns[low:high], compute.end_ns[low:high]), int(start[row]), int(end[row]))
+        rows.append(np.full(len(free.start_ns), row))
+        lows.append(free.start_ns - start[row])
+        highs.append(free.end_ns - start[row])
+    of = np.concatenate(rows)
+    return _lists(of, np.concatenate(lows), len(start)), _lists(of, np.concatenate(highs), len(start))
+
+
+def _lists(row: NDArray[np.int64], value: NDArray[np.int64], count: int) -> pl.Series:
+    """Values by row, in their order, as one list a row; building lists from Python ones costs more than finding them."""
+    parts = pl.DataFrame({"row": row, "value": value}).group_by("row", maintain_order=True).agg("value")
+    rows = pl.DataFrame({"row": np.arange(count)}).join(parts, on="row", how="left", maintain_order="left")
+    return rows.get_column("value").fill_null(pl.Series([[]], dtype=pl.List(pl.Int64)))
+
+
+def _shared_lists(values: Sequence[tuple[int, ...] | None]) -> pl.Series:
+    """Few different rank lists, for many calls."""
+    places: dict[tuple[int, ...] | None, int] = {}
+    codes = [places.setdefault(value, len(places)) for value in values]
+    distinct = pl.Series([None if value is None else list(value) for value in places], dtype=pl.List(pl.Int32))
+    return distinct.gather(codes)

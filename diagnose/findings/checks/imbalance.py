@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from diagnose.findings.job import job_summary
-from diagnose.findings.uneven import measure
+from diagnose.findings.uneven import measure, variation
 from diagnose.model import Evidence
 
 if TYPE_CHECKING:
@@ -25,16 +25,18 @@ def check(facts: Facts) -> Iterator[Finding]:
     rule = facts.rules["RANK-IMBALANCE"]
     lost = _cost(facts, uneven)
     share = lost / (job.span_ns or 1)
-    severity = rule.judge(
-        share=share, variation=uneven.variation, rotation=1 - uneven.top_share, moving=1 - uneven.between
-    )
+    others = {"share": share, "rotation": 1 - uneven.top_share, "moving": 1 - uneven.between}
+    if rule.judge(**others) is None:  # before what costs a pass over all kernels
+        return
+    spread = variation(facts.tables)
+    severity = rule.judge(**others, variation=spread)
     if severity is None:
         return
     yield rule.finding(
-        severity, fields={"excess": uneven.excess_ns, "share": share, "variation": uneven.variation}, persistence="rotating",
+        severity, fields={"excess": uneven.excess_ns, "share": share, "variation": spread}, persistence="rotating",
         impact=facts.impact(lost), confidence=0.85,
         evidence=[
-            Evidence("the same launch, from step to step: spread over duration", round(uneven.variation, 4), "ratio", "kernel"),
+            Evidence("the same launch, from step to step: spread over duration", round(spread, 4), "ratio", "kernel"),
             Evidence("part of the variation of ranks' work that stays with the ranks", round(uneven.between, 4), "ratio", "breakdown"),
             Evidence("steps in which the most frequent busiest rank is busiest", round(uneven.top_share, 4), "ratio", "breakdown"),
             Evidence("compute of the busiest rank over the median of its role", round(uneven.excess_ns), "ns", "breakdown"),
