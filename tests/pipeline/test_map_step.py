@@ -144,7 +144,7 @@ def test_a_worker_that_dies_takes_no_other_file_with_it(tmp_path: Path, monkeypa
     for rank in range(5):
         write(tmp_path / "run" / f"rank{rank}.json", small_run(), head=header(rank=rank))
     monkeypatch.setattr(engine, "_SMALL_BYTES", 0)
-    monkeypatch.setattr(engine, "map_source", _dies_on_rank_1)
+    monkeypatch.setattr(engine, "map_task", _dies_on_rank_1)
     found = results(tmp_path, jobs=2)
     assert {name for name, result in found.items() if result.status == "ok"} == {
         f"rank{rank}.json" for rank in (0, 2, 3, 4)
