@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from diagnose.ingest.streams import ByteStream
 
-BLOCK_BYTES = 512 << 10
+BLOCK_BYTES = 256 << 10
 _TEXT_LIMIT_BYTES = 256 << 20
 """No header, event or trailer is longer; what would be is not read further."""
 

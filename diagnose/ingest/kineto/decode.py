@@ -14,6 +14,7 @@ from diagnose.ingest.kineto.columns import ActivityColumns, CallColumns, Names, 
 from diagnose.ingest.kineto.damage import DamageLog
 from diagnose.ingest.kineto.numbers import identifier
 from diagnose.ingest.kineto.rows import RowBuilder
+from diagnose.ingest.kineto.partition import Sorter
 from diagnose.ingest.kineto.salvage import Salvage, decode_list
 from diagnose.ingest.kineto.times import InexactTimeError, text_ns, times_ns
 from diagnose.store.rank_trace import NO_CORRELATION, OVERHEAD
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from diagnose.ingest.kineto.chunks import Chunk
-    from diagnose.ingest.kineto.layout import Layout
 
 _IN_OBJECT, _IN_LIST = 2, 1
 
@@ -38,16 +38,6 @@ class Uncategorised(NamedTuple):
     start_ns: int
     dur_ns: int
     args: events.FullArgs | None
-
-
-class _Prefixes(NamedTuple):
-    """How pieces of one layout start, by what they are; None for layouts that do not show it."""
-
-    layout: Layout
-    operator: bytes
-    full_operators: tuple[bytes, ...]
-    runtime: tuple[bytes, ...]
-    python: bytes
 
 
 class Decoder:
@@ -74,7 +64,7 @@ class Decoder:
         self.categories: Counter[str] = Counter()
         self.events = 0
         self._shapes = shapes
-        self._prefixes: _Prefixes | None = None
+        self._sorter: Sorter | None = None
         self._salvage = Salvage(self.damage, enclosing=_IN_LIST if is_list else _IN_OBJECT)
 
     @property
@@ -102,7 +92,9 @@ class Decoder:
 
     def _add_sound(self, chunk: Chunk) -> bool:
         """Decode a chunk, or none of it when any of its text is damaged."""
-        light, calls, full, skipped = self._partition(chunk)
+        if self._sorter is None or self._sorter.layout is not chunk.layout:
+            self._sorter = Sorter(chunk.layout)
+        light, calls, full, skipped = self._sorter.sort(chunk.pieces)
         opening, close = chunk.layout.open, chunk.layout.close
         light_text, call_text = _as_list(light, opening, close), _as_list(calls, opening, close)
         full_text = b",".join((b"[" + chunk.first, *(opening + piece + close for piece in full))) + b"]"
@@ -125,36 +117,6 @@ class Decoder:
             self._add_full(events.full_decoder.decode(text), text)
         self.events += skipped
         return True
-
-    def _partition(self, chunk: Chunk) -> tuple[list[bytes], list[bytes], list[bytes], int]:
-        """Pieces for the three decoders, and the number of events that nobody needs."""
-        if chunk.layout.category is None:
-            return [], [], chunk.pieces, 0
-        if self._prefixes is None or self._prefixes.layout is not chunk.layout:
-            self._prefixes = _prefixes(chunk.layout, chunk.layout.category)
-        _, operator, communication, runtime, python = self._prefixes
-        light: list[bytes] = []
-        calls: list[bytes] = []
-        full: list[bytes] = []
-        skipped = 0
-        for piece in chunk.pieces:
-            mark = piece[:1]
-            if mark == b"X":
-                if piece.startswith(operator):
-                    (full if piece.startswith(communication) else light).append(piece)
-                elif piece.startswith(runtime):
-                    calls.append(piece)
-                elif piece.startswith(python) and not categories.is_useful_frame(piece) and piece.count(b"{") <= 1:
-                    skipped += 1
-                else:
-                    full.append(piece)
-            elif (mark in b"sft" and piece.find(b"{") < 0) or (
-                mark == b"i" and b"[memory]" in piece and piece.count(b"{") <= 1
-            ):
-                skipped += 1
-            else:
-                full.append(piece)
-        return light, calls, full, skipped
 
     def _add_light(self, rows: Sequence[Any], text: bytes) -> None:
         if not rows:
@@ -233,19 +195,6 @@ class Decoder:
         self.uncategorised.append(
             Uncategorised(str(row.name), row.pid, self.threads[row.tid], start_ns, dur_ns, row.args)
         )
-
-
-def _prefixes(layout: Layout, category: tuple[bytes, bytes]) -> _Prefixes:
-    before, between = category
-    start = b'X"' + before
-    operator = start + b'cpu_op"' + between
-    return _Prefixes(
-        layout=layout,
-        operator=operator,
-        full_operators=tuple(operator + name for name in categories.FULL_OPERATORS),
-        runtime=tuple(start + cat + b'"' for cat in categories.FAST_RUNTIME),
-        python=start + b'python_function"',
-    )
 
 
 def _times(rows: Sequence[Any], text: bytes) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
