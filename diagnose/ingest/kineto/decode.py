@@ -13,8 +13,8 @@ from diagnose.ingest.kineto import categories, events
 from diagnose.ingest.kineto.columns import ActivityColumns, CallColumns, Names, Threads
 from diagnose.ingest.kineto.damage import DamageLog
 from diagnose.ingest.kineto.numbers import identifier
-from diagnose.ingest.kineto.rows import RowBuilder
 from diagnose.ingest.kineto.partition import Sorter
+from diagnose.ingest.kineto.rows import RowBuilder
 from diagnose.ingest.kineto.salvage import Salvage, decode_list
 from diagnose.ingest.kineto.times import InexactTimeError, text_ns, times_ns
 from diagnose.store.rank_trace import NO_CORRELATION, OVERHEAD
