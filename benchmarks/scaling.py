@@ -31,6 +31,17 @@ GROUPS = {
     "one step over a tier": lambda c: c == "tier_cliff",
     "every table": lambda _: True,
 }
+MUST_SAY = {
+    "trap_superlinear": ("super_linear",),
+    "trap_non_monotone": ("non_monotone", "outlier"),
+    "trap_outlier": ("outlier",),
+    "trap_data_quality": ("data_quality",),
+    "tier_cliff": ("tier_mixed", "tier_cliff"),
+    "two_points": ("two_points",),
+    "time_to_train": ("time_to_train",),
+}
+"""One of these warnings is right for the class; where the source names comparable sizes, exactly those must be used."""
+
 LAWS = ("ours", "persist", "Amdahl", "USL", "power law")
 
 
@@ -107,17 +118,28 @@ def print_errors(cases: list[Case], title: str) -> None:
             )
 
 
+def is_right(table: dict, said: list[str], used: list[int]) -> bool:
+    """Whether the class's warning is given, and only the sizes that the source calls comparable are used."""
+    expected = MUST_SAY.get(table["class"], ())
+    comparable = table["comparable_gpus"]
+    return (not expected or any(code in said for code in expected)) and (comparable == "all" or used == comparable)
+
+
 def print_traps(found: list[dict]) -> None:
+    good: list[bool] = []
     print(
-        "\nTrap tables, all points given: what is said\n\n| table | class | codes | points used | first warnings "
-        "|\n|---|---|---|---|---|"
+        "\nTrap tables, all points given: what is said\n\n| table | class | right | codes | points used | first warnings "
+        "|\n|---|---|---|---|---|---|"
     )
     for table in found:
         result = result_of(table, None, stated_type(table))
-        codes = ", ".join(w.code for w in result.warnings) or "none"
+        said = [w.code for w in result.warnings]
+        codes = ", ".join(said) or "none"
+        good.append(is_right(table, said, [p.gpus for p in result.selection.used]))
         used = ", ".join(str(p.gpus) for p in result.selection.used) or "none"
         first = "; ".join(w.text for w in result.warnings[:2])
-        print(f"| {table['id']} | {table['class']} | {codes} | {used} | {first} |")
+        print(f"| {table['id']} | {table['class']} | {'yes' if good[-1] else 'NO'} | {codes} | {used} | {first} |")
+    print(f"\n{sum(good)} of {len(good)} right.")
 
 
 def main() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from diagnose.analysis.scaling.predict import Z90
+from diagnose.analysis.scaling.interval import Z90
 from diagnose.analysis.scaling.table import to_rate
 from diagnose.analysis.scaling.words import sizes_word
 from diagnose.findings.rules import RuleBook
@@ -139,7 +139,7 @@ def curve_regression(base: ScalingResult, new: ScalingResult, rules: RuleBook | 
     if base.curve.kind != new.curve.kind or base.curve.unit.lower() != new.curve.unit.lower():
         return []
     before = {point.gpus: point for point in base.selection.used}
-    noise = Z90 * math.hypot(base.noise[0], new.noise[0])
+    noise = Z90 * math.hypot(base.noise.ratio, new.noise.ratio)
     changes: list[tuple[int, float]] = []
     for point in new.selection.used:
         if other := before.get(point.gpus):

@@ -122,7 +122,6 @@ def section(result: ScalingResult, findings: Sequence[Finding] = ()) -> dict[str
 def _fit(result: ScalingResult) -> dict[str, Any] | None:
     if result.curved is None:
         return None
-    noise, source = result.noise
     return {
         "form": result.curved.label,
         "points_used": len(result.curved.points),
@@ -147,8 +146,8 @@ def _fit(result: ScalingResult) -> dict[str, Any] | None:
             for fit in result.curved.two_term
         ],
         "residual_sd": result.curved.residual_sd,
-        "noise": noise,
-        "noise_from": source,
+        "noise": result.noise.ratio,
+        "noise_from": result.noise.source,
     }
 
 

@@ -209,9 +209,8 @@ def _method(result: ScalingResult) -> list[str]:
             f"Fit: {result.curved.label}; {formulas}; tau is GPU-time per unit of work, n = N / "
             f"{result.curved.points[0].gpus}."
         )
-        noise, source = result.noise
         residual = percent(result.curved.residual_sd, 2)
-        lines.append(f"Run-to-run noise {percent(noise, 2)} ({source}); residual {residual}.")
+        lines.append(f"Run-to-run noise {percent(result.noise.ratio, 2)} ({result.noise.source}); residual {residual}.")
     return [*lines, *(f"Note: {note}." for note in curve.notes)]
 
 

@@ -272,9 +272,9 @@ def test_repeats_widen_or_narrow_the_interval():
         ]
         result = analyse(build_curve(points, unit="tokens/s", kind="throughput", stated_type="weak"), sizes=(256,))
         low, high = result.predictions[0].interval
-        return math.log(high / low), result.noise
+        return math.log(high / low), result.noise.source
 
-    narrow, (_, source) = interval(0.001)
+    narrow, source = interval(0.001)
     wide, _ = interval(0.05)
     assert wide > 1.5 * narrow
     assert source.startswith("repeats")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from diagnose.analysis.scaling import answers, parts, predict
 from diagnose.analysis.scaling.classics import Classic, classics
 from diagnose.analysis.scaling.ensemble import Curved, choose
+from diagnose.analysis.scaling.interval import Noise, between_run_noise
 from diagnose.analysis.scaling.select import Selection, Warned, select
 from diagnose.analysis.scaling.words import percent
 
@@ -49,7 +50,7 @@ class ScalingResult(NamedTuple):
     peak: answers.Threshold | None
     targets: tuple[answers.Target, ...]
     bend: parts.Bend | None
-    noise: tuple[float, str]
+    noise: Noise
     warnings: tuple[Warned, ...]
     model_estimate: Estimate | None = None
 
@@ -78,7 +79,7 @@ def analyse(
             None,
             (),
             None,
-            predict.between_run_noise(curve.points),
+            between_run_noise(curve.points),
             tuple(warnings),
             model_estimate,
         )
@@ -98,7 +99,7 @@ def analyse(
         peak=answers.peak(curved, curve.scale),
         targets=tuple(_targets(curved, goals, curve.seconds)),
         bend=parts.bend(used, curve.type),
-        noise=predict.between_run_noise(used),
+        noise=between_run_noise(used),
         warnings=tuple(warnings),
         model_estimate=model_estimate,
     )

@@ -10,8 +10,8 @@ import math
 from typing import NamedTuple
 
 from diagnose.analysis.scaling.ensemble import RUN_NOISE
+from diagnose.analysis.scaling.interval import Z90
 from diagnose.analysis.scaling.parts import expected_maximum
-from diagnose.analysis.scaling.predict import Z90
 from diagnose.analysis.scaling.words import percent
 
 ASSUMPTIONS = (
