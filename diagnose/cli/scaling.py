@@ -48,7 +48,7 @@ _HOURS = {"min": 1 / 60, "h": 1.0, "d": 24.0}
 @click.option(
     "--cost-per-gpu-hour",
     type=click.FloatRange(min=0, min_open=True),
-    help="Price, for cost per unit of work and --budget.",
+    help="Price, for cost per unit of work and --budget. Default: price_per_gpu_hour in diagnose.yaml.",
 )
 @click.option(
     "--work",
@@ -103,8 +103,8 @@ def scaling(
     from diagnose.report.scaling_report import render
     from diagnose.report.scaling_svg import scaling_svg
 
-    goals = _goals(cost_per_gpu_hour, work, deadline, budget)
     config = load_config(config_path)
+    goals = _goals(cost_per_gpu_hour or config.price_per_gpu_hour, work, deadline, budget)
     rules = RuleBook(config.thresholds)
     curve, estimate = _curve(paths, table, stated or "unknown", config)
     if goals.work is not None and curve.seconds is None:
@@ -128,7 +128,7 @@ def _goals(cost: float | None, work: float | None, deadline: str | None, budget:
     if (deadline is not None or budget is not None) and work is None:
         raise UsageError("--deadline and --budget need --work: how many tokens or samples are to be done")
     if budget is not None and cost is None:
-        raise UsageError("--budget needs --cost-per-gpu-hour")
+        raise UsageError("--budget needs --cost-per-gpu-hour, or price_per_gpu_hour in diagnose.yaml")
     return Goals(
         cost_per_gpu_hour=cost, deadline_hours=None if deadline is None else _hours(deadline), budget=budget, work=work
     )

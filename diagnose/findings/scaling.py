@@ -78,6 +78,7 @@ def _plateau(result: ScalingResult, book: RuleBook) -> Finding | None:
         why = f"{_sentence(result.bend.text)}."
     return rule.finding(
         severity,
+        title=f"More {scale} help less and less",
         fields={
             "gpus": last.gpus,
             "scale": scale,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from html import escape
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Literal
@@ -158,13 +159,13 @@ def _threshold(threshold: Threshold | None) -> dict[str, Any] | None:
 def _html(result: ScalingResult, findings: Sequence[Finding]) -> str:
     content = tables(result, findings)
     body = [f"<h1>{escape(content.title)}</h1>", *_paragraphs(content.verdict)]
-    body += [f'<p class="warn">{escape(_sentence(text))}.</p>' for text in content.warnings]
+    body += [f'<p class="warn">{_prose(_sentence(text))}.</p>' for text in content.warnings]
     if len({point.gpus for point in result.curve.points}) > 1:
         body.append(f"<figure>{scaling_svg(result)}</figure>")
     for finding in findings:
         heading = f"{escape(finding.severity)}: {escape(finding.title)} <small>{escape(finding.code)}</small>"
-        body.append(f"<h2>{heading}</h2><p>{escape(finding.message)}</p>")
-        body.append("<ul>" + "".join(f"<li>{escape(action)}</li>" for action in finding.actions) + "</ul>")
+        body.append(f"<h2>{heading}</h2><p>{_prose(finding.message)}</p>")
+        body.append("<ul>" + "".join(f"<li>{_prose(action)}</li>" for action in finding.actions) + "</ul>")
     body += [_table(title, header, rows) for title, header, rows in content.tables]
     body.append("<h2>Method</h2>" + "".join(f"<p>{escape(line)}</p>" for line in content.method))
     return (
@@ -173,6 +174,11 @@ def _html(result: ScalingResult, findings: Sequence[Finding]) -> str:
         """<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">"""
         f"<title>{escape(content.title)}</title><style>{STYLE}</style></head><body>{''.join(body)}</body></html>\n"
     )
+
+
+def _prose(text: str) -> str:
+    """Escaped, with what stands in backticks as code."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
 
 
 def _paragraphs(lines: Sequence[str]) -> list[str]:
@@ -190,7 +196,7 @@ def _table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> 
     sides = [' class="left"' if left else "" for left in left_columns(header)]
 
     def line(cells: Sequence[str], tag: str) -> str:
-        inner = "".join(f"<{tag}{side}>{escape(cell)}</{tag}>" for cell, side in zip(cells, sides, strict=True))
+        inner = "".join(f"<{tag}{side}>{_prose(cell)}</{tag}>" for cell, side in zip(cells, sides, strict=True))
         return f"<tr>{inner}</tr>"
 
     body = "".join(line(row, "td") for row in rows)

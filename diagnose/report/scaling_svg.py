@@ -20,6 +20,8 @@ UPPER_TOP, UPPER_BOTTOM = 46, 326
 LOWER_TOP, LOWER_BOTTOM = 378, 498
 HEIGHT = 580
 GRID_STEPS = 64
+RING = 5
+"""Radius of a predicted point; its interval stands above and below the ring, not through it."""
 
 STYLE = """
 svg.scaling{font:13px system-ui,sans-serif;color:#1b1f24;background:transparent;
@@ -102,13 +104,15 @@ def _upper(result: ScalingResult, x: Axis, low: int, high: int) -> list[str]:
         parts.append(f'<polyline class="ideal" points="{_pairs((x.at(s), y.at(ideal(s))) for s in (low, high))}"/>')
     for p in result.predictions:
         if p.value is not None and p.interval is not None:
-            parts.append(
-                f'<line class="guess" x1="{x.at(p.gpus):.1f}" x2="{x.at(p.gpus):.1f}" '
-                f'y1="{y.at(p.interval[0]):.1f}" y2="{y.at(p.interval[1]):.1f}"/>'
-            )
+            px, py, ends = x.at(p.gpus), y.at(p.value), [y.at(end) for end in p.interval]
+            parts += [
+                f'<line class="guess" x1="{px:.1f}" x2="{px:.1f}" y1="{start:.1f}" y2="{end:.1f}"/>'
+                for start, end in ((max(ends), py + RING), (py - RING, min(ends)))
+                if start > end
+            ]
             label = f"{p.gpus}: {p.value:.6g}, 90 % interval {p.interval[0]:.6g} to {p.interval[1]:.6g}"
             parts.append(
-                f'<circle class="guess" cx="{x.at(p.gpus):.1f}" cy="{y.at(p.value):.1f}" r="5"><title>predicted '
+                f'<circle class="guess" cx="{px:.1f}" cy="{py:.1f}" r="{RING}"><title>predicted '
                 f"{escape(label)}</title></circle>"
             )
     for item in result.selection.judged:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, NamedTuple
 
-from diagnose.analysis.scaling.words import percent, sizes_word
+from diagnose.analysis.scaling.words import percent, sizes_word, work_word
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,6 +22,10 @@ WORDS = frozenset(("part", "law", "formula", "confidence"))
 
 VISIBLE_SHARE = 0.05
 """Parts that make less of the loss have no shape worth a word."""
+
+
+VISIBLE_NS = 5_000
+"""Parts below this, 0.01 ms in the table, at every size have no line."""
 
 
 class Content(NamedTuple):
@@ -58,9 +63,13 @@ def scaling_text(result: ScalingResult, findings: Sequence[Finding], *, markdown
 
 
 def number(value: float, digits: int = 6) -> str:
-    """A number with so many significant digits, never in powers of ten below 10^15."""
+    """A number with so many significant digits, grouped by thousands from 10 000 on, in powers of ten from 10^15."""
     rounded = float(f"{value:.{digits}g}")
-    return f"{rounded:,.0f}".replace(",", " ") if 10 ** (digits - 1) <= abs(rounded) < 1e15 else f"{value:.{digits}g}"
+    if not 1e4 <= abs(rounded) < 1e15:
+        return f"{value:.{digits}g}"
+    places = max(digits - 1 - int(math.log10(abs(rounded))), 0)
+    text = f"{rounded:,.{places}f}".replace(",", " ")
+    return text.rstrip("0").rstrip(".") if places else text
 
 
 def tables(result: ScalingResult, findings: Sequence[Finding]) -> Content:
@@ -103,8 +112,8 @@ def _verdict(result: ScalingResult, findings: Sequence[Finding]) -> list[str]:
         if p.value is not None and p.interval is not None:
             ends = f"{number(p.interval[0], 4)} to {number(p.interval[1], 4)}"
             lines.append(
-                f"At {p.gpus}: {number(p.value, 4)} {result.curve.unit} expected, 90 % interval {ends}, "
-                f"{p.confidence} confidence."
+                f"At {p.gpus}: {number(p.value, 4)} {result.curve.unit} expected{_gain(result, p.gpus)}, 90 % interval "
+                f"{ends}, {p.confidence} confidence."
             )
     if result.bend is not None and result.bend.culprit is not None:
         lines.append(f"{_sentence(result.bend.text)}.")
@@ -113,6 +122,13 @@ def _verdict(result: ScalingResult, findings: Sequence[Finding]) -> list[str]:
             "Throughput alone does not tell what bends the curve; runs, or columns with the parts of the step, do."
         )
     return lines + [f"Target, {target.goal}: {target.text}." for target in result.targets]
+
+
+def _gain(result: ScalingResult, gpus: int) -> str:
+    """How much faster a size is than the largest one measured: what the next purchase buys."""
+    if result.curved is None or gpus <= (last := result.curved.points[-1]).gpus:
+        return ""
+    return f", {result.curved.rate(gpus) / last.rate:.2f} times the speed of {last.gpus}"
 
 
 def _estimated(found: Estimate) -> list[str]:
@@ -136,6 +152,7 @@ def _parts(bend: Bend) -> tuple[str, list[str], list[list[str]]]:
             (part.shape or "no shape from these points") if part.share >= VISIBLE_SHARE else "",
         ]
         for part in bend.parts
+        if any(value >= VISIBLE_NS for _, value in part.at_ns)
     ]
     ends = bend.parts[0].at_ns
     header = ["part", f"at {ends[0][0]}", f"at {ends[-1][0]}", "share of loss", "grows"]
@@ -153,7 +170,7 @@ def _points(result: ScalingResult) -> tuple[str, list[str], list[list[str]]]:
         "efficiency",
         "marginal",
         "cost ratio",
-        *(["cost per million units"] if money else []),
+        *([f"cost per million {work_word(curve.unit)}"] if money else []),
         "on the curve",
     ]
     rows = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from diagnose.analysis.scaling import answers, parts, predict
+from diagnose.analysis.scaling import answers, parts, predict, targets
 from diagnose.analysis.scaling.classics import Classic, classics
 from diagnose.analysis.scaling.ensemble import Curved, choose
 from diagnose.analysis.scaling.interval import Noise, between_run_noise
@@ -48,7 +48,7 @@ class ScalingResult(NamedTuple):
     efficiency_floor: answers.Threshold | None
     plateau: answers.Threshold | None
     peak: answers.Threshold | None
-    targets: tuple[answers.Target, ...]
+    targets: tuple[targets.Target, ...]
     bend: parts.Bend | None
     noise: Noise
     warnings: tuple[Warned, ...]
@@ -85,6 +85,9 @@ def analyse(
         )
     curved = choose(used, curve.type)
     warnings += _about_fit(curve, curved)
+    if goals.cost_per_gpu_hour is not None and curve.scale == "nodes":
+        text = "price: sizes are nodes, so the price is taken for one node and hour, not for one GPU"
+        warnings.append(Warned("price_per_node", text, doubt=False))
     doubt = any(warned.doubt for warned in warnings)
     wanted = list(sizes) or ([used[-1].gpus * 2] if len(used) > 1 else [])
     return ScalingResult(
@@ -97,7 +100,7 @@ def analyse(
         efficiency_floor=answers.efficiency_floor(curved, curve.scale),
         plateau=answers.plateau(curved, curve.scale),
         peak=answers.peak(curved, curve.scale),
-        targets=tuple(_targets(curved, goals, curve.seconds)),
+        targets=tuple(_targets(curve, curved, goals)),
         bend=parts.bend(used, curve.type),
         noise=between_run_noise(used),
         warnings=tuple(warnings),
@@ -157,24 +160,13 @@ def _about_fit(curve: Curve, curved: Curved) -> list[Warned]:
     return warnings
 
 
-def _targets(curved: Curved, goals: Goals, seconds: float | None) -> list[answers.Target]:
-    found: list[answers.Target] = []
-    if goals.work is None or seconds is None or len(curved.points) < 2:
+def _targets(curve: Curve, curved: Curved, goals: Goals) -> list[targets.Target]:
+    found: list[targets.Target] = []
+    price = goals.cost_per_gpu_hour
+    if goals.work is None or curve.seconds is None or len(curved.points) < 2:
         return found
     if goals.deadline_hours is not None:
-        found.append(
-            answers.deadline_target(
-                curved,
-                hours=goals.deadline_hours,
-                work=goals.work,
-                seconds=seconds,
-                cost_per_gpu_hour=goals.cost_per_gpu_hour,
-            )
-        )
-    if goals.budget is not None and goals.cost_per_gpu_hour is not None:
-        found.append(
-            answers.budget_target(
-                curved, budget=goals.budget, work=goals.work, seconds=seconds, cost_per_gpu_hour=goals.cost_per_gpu_hour
-            )
-        )
+        found.append(targets.deadline_target(curve, curved, hours=goals.deadline_hours, work=goals.work, price=price))
+    if goals.budget is not None and price is not None:
+        found.append(targets.budget_target(curve, curved, budget=goals.budget, work=goals.work, price=price))
     return found

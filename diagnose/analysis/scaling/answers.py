@@ -1,4 +1,4 @@
-"""What a curve says: speed-up, efficiency, cost, where more stops helping, and the best size for a target."""
+"""What a curve says: speed-up, efficiency, cost, and where more stops helping."""
 
 from __future__ import annotations
 
@@ -52,17 +52,6 @@ class Threshold(NamedTuple):
     text: str
 
 
-class Target(NamedTuple):
-    """The best size for a deadline or a budget, or why there is none."""
-
-    goal: str
-    gpus: int | None
-    hours: float | None
-    cost: float | None
-    text: str
-    extrapolated: bool = False
-
-
 def measured(points: Sequence[Point], *, seconds: float | None, cost_per_gpu_hour: float | None) -> list[Measured]:
     """Speed-up, efficiency, marginal efficiency and cost of every point; ``seconds`` is the time of the unit."""
     first = points[0]
@@ -92,61 +81,6 @@ def plateau(curved: Curved, unit: str) -> Threshold:
 def peak(curved: Curved, unit: str) -> Threshold:
     """Where more stops helping altogether."""
     return _threshold(curved, curved.marginal, 0.0, "more makes the job slower", unit)
-
-
-def deadline_target(
-    curved: Curved, *, hours: float, work: float, seconds: float, cost_per_gpu_hour: float | None
-) -> Target:
-    """The smallest (hence cheapest) size that does ``work`` units within ``hours``, within twice the data."""
-    goal = f"{work:g} units of work within {hours:g} h"
-    for gpus in _sizes(curved):
-        needed = _hours(curved, gpus, work, seconds)
-        if needed <= hours:
-            return _reached(
-                curved, goal, gpus, needed, cost_per_gpu_hour, "the smallest size, hence the cheapest, that makes it"
-            )
-    top = _sizes(curved)[-1]
-    shortest = min(_hours(curved, gpus, work, seconds) for gpus in _sizes(curved))
-    return Target(
-        goal, None, None, None, f"not reachable up to {top} (twice the data): the shortest is {shortest:.3g} h"
-    )
-
-
-def budget_target(curved: Curved, *, budget: float, work: float, seconds: float, cost_per_gpu_hour: float) -> Target:
-    """The fastest size that does ``work`` units for at most ``budget``, within twice the data."""
-    goal = f"{work:g} units of work for at most {budget:g}"
-    fits = []
-    for gpus in _sizes(curved):
-        hours = _hours(curved, gpus, work, seconds)
-        if hours * gpus * cost_per_gpu_hour <= budget:
-            fits.append((hours, gpus))
-    if fits:
-        hours, gpus = min(fits)
-        return _reached(curved, goal, gpus, hours, cost_per_gpu_hour, "the fastest size that stays within the budget")
-    first = curved.points[0].gpus
-    least = _hours(curved, first, work, seconds) * first * cost_per_gpu_hour
-    return Target(goal, None, None, None, f"not reachable: the smallest size measured, {first}, costs {least:.4g}")
-
-
-def _reached(curved: Curved, goal: str, gpus: int, hours: float, price: float | None, why: str) -> Target:
-    cost = None if price is None else hours * gpus * price
-    outside = gpus > curved.points[-1].gpus
-    text = f"{gpus}: {hours:.3g} h" + ("" if cost is None else f", cost {cost:.4g}") + f"; {why}"
-    if outside:
-        text += " (beyond the data, by the fit)"
-    return Target(goal, gpus, hours, cost, text, extrapolated=outside)
-
-
-def _hours(curved: Curved, gpus: int, work: float, seconds: float) -> float:
-    return work / curved.rate(gpus) * seconds / 3600
-
-
-def _sizes(curved: Curved) -> list[int]:
-    """Sizes a job could have: multiples of the common divisor of the sizes measured, up to twice the largest."""
-    step = math.gcd(*(point.gpus for point in curved.points))
-    first, last = curved.points[0].gpus, int(curved.points[-1].gpus * NUMBER_RANGE)
-    step = max(step, (last - first) // 4096 or 1)
-    return list(range(first, last + 1, step))
 
 
 def _threshold(curved: Curved, measure: Callable[[float], float], floor: float, what: str, scale: str) -> Threshold:

@@ -54,12 +54,12 @@ def _one(curve: Curve, curved: Curved, gpus: int, *, noise: Noise, doubt: bool) 
             None,
             None,
             "none",
-            f"{gpus} is more than {limit:.0f} times outside the comparable data ({low} to {high})",
+            f"more than {limit:.0f} times outside the comparable data ({low} to {high})",
         )
     value, bottom, top = _values(curve, curved, gpus, noise)
     reasons = []
     if times > NUMBER_RANGE:
-        reasons.append(f"{times:.1f} times outside the data: trust the interval, not the number")
+        reasons.append(f"{times:.2g} times beyond the data: trust the interval, not the number")
     if len(curved.points) < 3:
         count = "one comparable point" if len(curved.points) == 1 else "two comparable points"
         reasons.append(f"{count} only: an estimate from the last efficiency, no fitted curve")

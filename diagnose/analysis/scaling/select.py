@@ -149,7 +149,7 @@ def _one_batch(draft: _Draft) -> None:
     draft.drop(gone, f"another {name} than most points")
     draft.warn(
         "configuration_changed",
-        f"configuration changed: the {name} differs at {_sizes(gone)}; these points are left out",
+        f"configuration changed: the {name} differs at {_sizes(gone)}; left out",
     )
 
 
@@ -203,7 +203,7 @@ def _configuration_break(draft: _Draft, curve: Curve) -> None:
         "configuration_changed",
         f"configuration changed: throughput hardly grows up to {first.gpus} and then scales (proxy models, "
         "another batch, or another "
-        f"network tier); only {_sizes(draft.kept)} are comparable, {_sizes(gone)} are left out",
+        f"network tier); only {_sizes(draft.kept)} are comparable, {_left_out(gone)}",
         len(draft.kept) < 3,
     )
 
@@ -273,7 +273,7 @@ def _super_linear(draft: _Draft) -> None:
         "super_linear",
         f"super-linear: efficiency rises by {percent(rise)} from {start.gpus} to {peak.gpus}: the configuration "
         "changed (memory freed by sharding, "
-        f"micro-batch, cache); {_sizes(gone)} are left out, and a curve over such points says nothing about the "
+        f"micro-batch, cache); {_left_out(gone)}, and a curve over such points says nothing about the "
         "network",
     )
 
@@ -282,6 +282,10 @@ def _falling(draft: _Draft) -> None:
     for before, after in pairwise(draft.kept):
         if after.rate < before.rate:
             draft.warn("falling", f"throughput falls from {before.gpus} to {after.gpus}: more is slower there")
+
+
+def _left_out(points: Sequence[Point]) -> str:
+    return f"{_sizes(points)} {'is' if len(points) == 1 else 'are'} left out"
 
 
 def _sizes(points: Sequence[Point]) -> str:

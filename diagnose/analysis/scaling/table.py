@@ -175,7 +175,7 @@ def _check_repeats(members: list[Row], scale: str) -> None:
     if len(members) < 2:
         return
     labels = [member.repeat for member in members]
-    places = " and ".join(member.place for member in members[:2])
+    places = " and ".join(sorted((member.place for member in members), key=_natural)[:2])
     if any(label is None for label in labels):
         raise SourceError(
             f"{scale} {members[0].gpus} appears {len(members)} times ({places}): if these are repeated "
@@ -187,6 +187,11 @@ def _check_repeats(members: list[Row], scale: str) -> None:
             f"{scale} {members[0].gpus} has the same `repeat` twice ({places}): number each measurement "
             "differently, or keep one"
         )
+
+
+def _natural(place: str) -> list[tuple[int, str]]:
+    """Order of places as a reader counts: line 9 before line 10."""
+    return [(int(word), "") if word.isdigit() else (0, word) for word in place.split()]
 
 
 def _point(members: list[Row], kind: Kind, scaling: ScalingType) -> Point:

@@ -97,8 +97,11 @@ def _mixed(
     single: Sequence[Point], multi: Sequence[Point], drop: Sequence[Point], assumed: str, cliff: Cliff | None
 ) -> tuple[str, str, bool]:
     inside, outside = ", ".join(str(p.gpus) for p in single), ", ".join(str(p.gpus) for p in multi)
-    lies = "lies" if len(single) == 1 else "lie"
-    text = f"tiers: {inside} {lies} inside one node, {outside} cross the network{assumed}; one curve must not mix them"
+    lies, cross = "lies" if len(single) == 1 else "lie", "crosses" if len(multi) == 1 else "cross"
+    few = "there is only one multi-node point" if len(multi) == 1 else f"there are only {len(multi)} multi-node points"
+    text = (
+        f"tiers: {inside} {lies} inside one node, {outside} {cross} the network{assumed}; one curve must not mix them"
+    )
     kept = [point for point in single if point not in drop]
     if not kept:
         return (
@@ -108,7 +111,7 @@ def _mixed(
         )
     return (
         "tier_mixed",
-        f"{text}, yet multi-node points are only {len(multi)}: {kept[-1].gpus} is kept as the start",
+        f"{text}, yet {few}: {kept[-1].gpus} is kept as the start",
         bool(cliff) or len(multi) < 2,
     )
 
