@@ -48,6 +48,16 @@ def test_persistence_nearly_bounds_it_from_above_and_the_steepest_form_pulls_it_
     assert low < TABLE_WIDTH.below.share * steepest - 0.02
 
 
+def test_a_plateau_is_not_promised_a_full_doubling():
+    """T = A/N + C far beyond the knee: each step bought less than 25 %, so the next does not buy 100 %."""
+    values = {n: 1 / (16 / n + 1) for n in (16, 32, 64, 128)}
+    made = curved({n: v * 1e3 for n, v in values.items()}, "strong")
+    low, high = log_ends(made, 256, between_run_noise(made.points))
+    middle = math.log(made.rate(256))
+    assert middle + high < math.log(made.points[-1].rate) + 0.7 * math.log(2)
+    assert middle + low < math.log(1e3 / (16 / 256 + 1)) < middle + high
+
+
 def test_it_widens_with_the_reach_and_with_residuals():
     widths = [high - low for low, high in (ends(LOSSY, size) for size in (128, 192, 256, 512))]
     assert widths == sorted(widths)

@@ -1,7 +1,7 @@
 """The 90 % interval of a predicted rate, for curves of two to six points; wider below the prediction than above it.
 
 Beyond the data two things are uncertain. Which mechanism goes on: each side reaches a share of the way from the
-prediction to the farthest of {weak two-term, strong two-term, persistence}. And noise, added to it. The sides differ,
+prediction to the farthest of {weak two-term, strong two-term, best case: efficiency persists}. And noise, added to it. The sides differ,
 because surprises do: efficiency does not rise with the size, so persistence nearly bounds the rate from above, while a
 new tier, a slow node or one more rank to wait for may set in below, unannounced. Residuals alone would mean nothing at
 one to three degrees of freedom. Shares and noise are those of benchmarks/scaling_intervals.py, which also re-checks them.
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from diagnose.analysis.scaling.ensemble import RUN_NOISE
@@ -25,6 +26,12 @@ if TYPE_CHECKING:
 
 Z90 = 1.645
 """Two-sided 90 % of a normal distribution."""
+
+REFUTED = 0.05
+"""A form that misses a measured point by more than 5 % is not what goes on beyond the data."""
+
+BETTER_STEP = 0.1
+"""A step may do this much better, in marginal efficiency, than the best one before it: steps of one job differ so much."""
 
 DRAWS = 500
 """Parametric bootstrap draws where the between-run noise is known."""
@@ -90,9 +97,9 @@ def log_ends(curved: Curved, gpus: float, noise: Noise, *, width: Width = TABLE_
     """
     beyond = gpus > curved.points[-1].gpus
     middle = math.log(curved.rate(gpus))
-    mechanisms = [fit.rate(gpus) for fit in curved.two_term]
+    mechanisms = [fit.rate(gpus) for fit in curved.two_term if max(map(abs, fit.residuals)) <= REFUTED]
     if beyond or gpus < curved.points[0].gpus:
-        mechanisms.append(curved.persist(gpus))
+        mechanisms.append(_best_case(curved, gpus))
     logs = [math.log(value) for value in mechanisms if value > 0] + [middle]
     steps = 1 + math.log2(reach(curved, gpus))
     fitted = curved.residual_sd
@@ -104,6 +111,18 @@ def log_ends(curved: Curved, gpus: float, noise: Noise, *, width: Width = TABLE_
         width.below.share * (min(logs) - middle) - Z90 * math.hypot(down * steps, fitted),
         width.above.share * (max(logs) - middle) + Z90 * math.hypot(up * steps, fitted),
     )
+
+
+def _best_case(curved: Curved, gpus: float) -> float:
+    """Rate if efficiency persists; where three points or more show a bend, if the best of their steps is repeated.
+
+    Without it, the interval of a curve on its plateau would reach up to a doubling that no step of it has bought.
+    """
+    points = curved.points
+    if len(points) < 3 or gpus <= points[-1].gpus:
+        return curved.persist(gpus)
+    best = max(math.log(b.rate / a.rate) / math.log(b.gpus / a.gpus) for a, b in pairwise(points))
+    return points[-1].rate * math.pow(gpus / points[-1].gpus, min(best + BETTER_STEP, 1.0))
 
 
 def _refit_sd(curved: Curved, gpus: float, ratio: float) -> float:
