@@ -6,7 +6,7 @@ import math
 import re
 from typing import Literal, NamedTuple
 
-Kind = Literal["throughput", "per_gpu", "step_time", "step_rate", "time_to_train"]
+Kind = Literal["throughput", "per_gpu", "step_time", "step_rate", "work_time", "time_to_train"]
 
 SIZES = {
     "gpus": (
@@ -133,7 +133,7 @@ def time_suffix(header: str) -> tuple[str, float] | None:
 
 
 def read_unit(text: str) -> Unit:
-    """What a unit says: throughput, per GPU, step time, steps per second, or time to train.
+    """What a unit says: throughput, per GPU, step time, steps per second, time of a fixed amount of work, time to train.
 
     Whatever names no time is read as a throughput, the larger the better, and marked as not known.
     """
@@ -160,6 +160,8 @@ def read_unit(text: str) -> Unit:
     aggregate = re.search(r"x ?(gpu|chip|device|node)s?", low)
     if re.search(r"\b(mfu|hfu)\b|^((parallel|scaling|weak scaling) )?efficiency\b", low) and not aggregate:
         return Unit(label, "per_gpu", None, known=True)
+    if head.split(" ")[0] in _SECONDS:
+        return Unit(label, "work_time", None, known=True)
     if times:
         return Unit(label, "per_gpu" if per_gpu else "throughput", _SECONDS[times[0]], known=True)
     proportional = re.search(r"flops?\b|mfu|speed-?up|efficiency|throughput|proportional", low)

@@ -224,6 +224,16 @@ def test_step_times_predict_step_times():
     assert prediction.interval[0] < prediction.value < prediction.interval[1]
 
 
+def test_times_of_fixed_work_are_speeds_upside_down():
+    """384, 768 and 1536 GPUs take 90, 74 and 74 days in ZeRO-3's published plateau: the last doubling buys nothing."""
+    result = run({384: 90.0, 768: 74.0, 1536: 73.0}, "strong", kind="work_time", seconds=None, sizes=(3072,))
+    assert result.measured[-1].speedup == pytest.approx(90 / 73)
+    assert result.plateau.gpus < 768
+    (prediction,) = result.predictions
+    assert prediction.interval[0] < prediction.value < prediction.interval[1]
+    assert prediction.value > 55
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_order_of_rows_changes_nothing(seed):
     values = weak(0.03, sizes=(8, 16, 32, 64, 128)) | {32: 1.0}

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 ScalingType = Literal["weak", "strong", "unknown"]
-Kind = Literal["throughput", "per_gpu", "step_time", "step_rate", "time_to_train"]
+Kind = Literal["throughput", "per_gpu", "step_time", "step_rate", "work_time", "time_to_train"]
 
 GROWTH_TOLERANCE = 0.1
 """Work per step counts as constant (strong) or growing with the size (weak) within 10 %."""
@@ -138,7 +138,7 @@ def to_rate(value: float, gpus: float, kind: Kind, scaling: ScalingType) -> floa
         return value
     if kind == "per_gpu":
         return value * gpus
-    if kind == "time_to_train":
+    if kind in ("work_time", "time_to_train"):
         return 1 / value
     steps_per_second = value if kind == "step_rate" else 1 / value
     return steps_per_second if scaling == "strong" else steps_per_second * gpus
@@ -150,7 +150,7 @@ def from_rate(rate: float, gpus: float, kind: Kind, scaling: ScalingType) -> flo
         return rate
     if kind == "per_gpu":
         return rate / gpus
-    if kind == "time_to_train":
+    if kind in ("work_time", "time_to_train"):
         return 1 / rate
     steps_per_second = rate if scaling == "strong" else rate / gpus
     return steps_per_second if kind == "step_rate" else 1 / steps_per_second
