@@ -174,7 +174,7 @@ def header_unit(header: str) -> str | None:
     name = normal(header)
     if inner:
         return (
-            f"step time {inner}"
+            f"{inner} per step"
             if _is_step_time(name) and inner.lower() in _SECONDS and _SECONDS[inner.lower()] <= 1
             else inner
         )
@@ -188,7 +188,7 @@ def header_unit(header: str) -> str | None:
         r"(s|sec|second|min|minute|hour|day)\b|flops?\b|\bmfu\b|(token|sample|image|seq)s?ps\b",
         low,
     ):
-        return low
+        return re.sub(r"\s+", " ", header.strip().replace("_", " "))
     return None
 
 

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from diagnose.analysis.scaling.analyse import Goals, analyse
+from diagnose.analysis.scaling.analyse import analyse
 from diagnose.analysis.scaling.ensemble import choose
 from diagnose.analysis.scaling.fit import STRONG_2, WEAK_2, WEAK_3, fit_form
 from diagnose.analysis.scaling.predict import predict
@@ -288,47 +288,3 @@ def test_repeats_widen_or_narrow_the_interval():
     wide, _ = interval(0.05)
     assert wide > 1.5 * narrow
     assert source.startswith("repeats")
-
-
-def test_targets_choose_the_cheapest_and_the_fastest():
-    goals = Goals(cost_per_gpu_hour=2.0, deadline_hours=1.0, budget=1e9, work=weak(0.05)[64] * 3600)
-    deadline, budget = analyse(curve(weak(0.05)), goals=goals).targets
-    assert deadline.gpus == 64
-    assert deadline.cost == pytest.approx(128, rel=0.01)
-    assert budget.gpus == 256
-    assert budget.extrapolated
-    late = analyse(curve(weak(0.05)), goals=goals._replace(deadline_hours=0.01)).targets[0]
-    assert late.gpus is None
-    assert "not reachable" in late.text
-
-
-def test_targets_say_which_size_is_on_the_safe_side():
-    """At exactly the deadline the slow end of the interval misses it, and a larger size does not."""
-    goals = Goals(cost_per_gpu_hour=2.0, deadline_hours=1.0, work=weak(0.05)[64] * 3600)
-    (exact,) = analyse(curve(weak(0.05)), goals=goals).targets
-    assert exact.interval_hours[0] < 1 < exact.interval_hours[1]
-    assert exact.sure_gpus > exact.gpus == 64
-    assert f"{exact.sure_gpus} is on the safe side" in exact.text
-    (easy,) = analyse(curve(weak(0.05)), goals=goals._replace(deadline_hours=1.5)).targets
-    assert easy.sure_gpus is not None
-    assert easy.interval_hours[1] < 1.5 or easy.sure_gpus > easy.gpus
-
-
-def test_a_price_of_nodes_is_said_to_be_one():
-    priced = Goals(cost_per_gpu_hour=2.0)
-    rows_of_nodes = rows(weak(0.05))
-    nodes = build_curve(rows_of_nodes, unit="tokens/s", kind="throughput", seconds=1.0, scale="nodes")
-    assert "price_per_node" in codes(analyse(nodes, goals=priced))
-    assert "price_per_node" not in codes(analyse(nodes))
-    assert "price_per_node" not in codes(analyse(curve(weak(0.05)), goals=priced))
-
-
-@pytest.mark.parametrize(
-    ("single", "says"), [({8: 80.0}, "8 lies inside"), ({4: 40.0, 8: 80.0}, "4, 8 lie inside")], ids=["one", "two"]
-)
-def test_one_point_is_spoken_of_in_the_singular(single, says):
-    result = run(single | {16: 158.0})
-    text = next(warned.text for warned in result.warnings if warned.code == "tier_mixed")
-    assert says in text
-    assert "16 crosses the network" in text
-    assert "there is only one multi-node point" in text

@@ -22,6 +22,10 @@ MARGINAL_FLOOR = 0.5
 """Below this, doubling the size buys less than 41 % more speed."""
 
 
+AT_START = 1.01
+"""A crossing within 1 % of the smallest size is there from the start: where before it, nothing tells."""
+
+
 class Measured(NamedTuple):
     """One measured size against the smallest one on the curve.
 
@@ -88,6 +92,8 @@ def _threshold(curved: Curved, measure: Callable[[float], float], floor: float, 
     if len(curved.points) < 2:
         return Threshold(floor, None, None, f"{what}: not known from one comparable size")
     crossing = _crossing(measure, floor, low, high * NUMBER_RANGE)
+    if crossing is not None and crossing <= low * AT_START:
+        return Threshold(floor, crossing, crossing, f"{what} from the smallest size on, {low} {unit}")
     if crossing is not None and crossing <= high:
         return Threshold(floor, crossing, crossing, f"{what} at about {crossing:.0f} {unit}")
     missing = f"{what}: not reached in range ({low} to {high} {unit})"

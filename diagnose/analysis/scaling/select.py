@@ -280,7 +280,7 @@ def _super_linear(draft: _Draft) -> None:
 
 def _falling(draft: _Draft) -> None:
     for before, after in pairwise(draft.kept):
-        if after.rate < before.rate:
+        if after.rate < before.rate * (1 - shape.FALL):
             draft.warn("falling", f"throughput falls from {before.gpus} to {after.gpus}: more is slower there")
 
 

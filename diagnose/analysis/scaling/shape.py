@@ -20,6 +20,9 @@ RECOVERED_MARGINAL = 0.85
 RISE = 0.03
 """Efficiency rising by more than 3 % with the size: the configuration changed, or a point is wrong."""
 
+FALL = 0.01
+"""Throughput that falls by more than the 1 % between two equal runs falls; less is a plateau."""
+
 OUTLIER = 0.05
 """A point more than 5 % off the line through the others is an outlier if the others lie on one."""
 

@@ -197,7 +197,7 @@ def _natural(place: str) -> list[tuple[int, str]]:
 def _point(members: list[Row], kind: Kind, scaling: ScalingType) -> Point:
     first = members[0]
     values = tuple(member.value for member in members)
-    value = geometric_mean(values)
+    value = geometric_mean(values) if len(values) > 1 else values[0]
     steps = [member.step_ns for member in members if member.step_ns is not None]
     parts = sorted({name for member in members for name in member.parts_ns})
     noises = [member.noise_ratio for member in members if member.noise_ratio is not None]
