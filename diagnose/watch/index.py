@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -17,6 +18,8 @@ from diagnose.watch.trend import trend
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from jinja2 import Template
 
     from diagnose.watch.record import Records
 
@@ -65,18 +68,24 @@ def write_index(records: Sequence[Record], places: Places) -> None:
 
 def page(records: Sequence[Record], places: Places) -> str:
     """The page's HTML; the same records and folders give the same bytes."""
+    newest = current(records)
+    jobs = sorted({record.job for record in newest})
+    text: str = _template().render(
+        version=__version__, jobs=[_job(job, [record for record in newest if record.job == job], places) for job in jobs],
+        failed=_failed(places), words=WORDS, replaced=len(records) - len(newest), total=len(newest),
+    )  # fmt: skip
+    return text if text.endswith("\n") else text + "\n"
+
+
+@cache
+def _template() -> Template:
+    """Compiled once a process: that takes longer than to fill it in."""
     environment = Environment(
         loader=PrefixLoader({"watch": PackageLoader("diagnose.watch"), "report": PackageLoader("diagnose.report")}), autoescape=True,
         undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
     environment.filters |= {"clean": clean, "ns": format_ns}
-    newest = current(records)
-    jobs = sorted({record.job for record in newest})
-    text: str = environment.get_template("watch/index.html.j2").render(
-        version=__version__, jobs=[_job(job, [record for record in newest if record.job == job], places) for job in jobs],
-        failed=_failed(places), words=WORDS, replaced=len(records) - len(newest), total=len(newest),
-    )  # fmt: skip
-    return text if text.endswith("\n") else text + "\n"
+    return environment.get_template("watch/index.html.j2")
 
 
 def _job(job: str, records: Sequence[Record], places: Places) -> dict[str, Any]:

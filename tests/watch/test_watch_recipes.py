@@ -21,7 +21,7 @@ from diagnose.config import Config
 from diagnose.pipeline.build import RunOptions, build_run
 
 if TYPE_CHECKING:
-    from conftest import Room
+    from watch_support import Room
 
 ROOT = Path(__file__).resolve().parents[2]
 RECIPES = ROOT / "docs" / "recipes"
