@@ -95,9 +95,7 @@ class _Pool:
 
     def __init__(self, tasks: list[MapTask], workers: int) -> None:
         context = multiprocessing.get_context("spawn")
-        self._executor = ProcessPoolExecutor(
-            min(workers, len(tasks)), mp_context=context, initializer=_end_with_parent
-        )
+        self._executor = ProcessPoolExecutor(min(workers, len(tasks)), mp_context=context, initializer=_end_with_parent)
         self._numbers: dict[Future[SourceResult], int] = {}
         with _main_module_hidden():
             for task in tasks:

@@ -136,12 +136,12 @@ def _note(finding: FindingEntry) -> Note:
 
 def _write_reports(staging: Path, document: Document, since: Since, replaced: Record | None, setup: Setup) -> None:
     """The reports of the run, what changed in their first line; and the comparison where there is one."""
-    line = (
+    line = clean(
         since.text
         if replaced is None
         else f"{since.text} Supersedes the analysis of the same run from before its files changed."
     )
-    verdict = msgspec.structs.replace(document.verdict, text=f"{clean(line)} {document.verdict.text}")
+    verdict = msgspec.structs.replace(document.verdict, text=f"{line} {document.verdict.text}", since=line)
     findings = document.findings
     if since.comparison is not None:
         from diagnose.report.compare_document import document as compare_document

@@ -69,9 +69,13 @@ def write_index(records: Sequence[Record], places: Places) -> None:
 def page(records: Sequence[Record], places: Places) -> str:
     """The page's HTML; the same records and folders give the same bytes."""
     newest = current(records)
-    jobs = sorted({record.job for record in newest})
+    names = sorted({record.job for record in newest})
+    jobs = [
+        _job(name, place, [record for record in newest if record.job == name], places)
+        for place, name in enumerate(names, 1)
+    ]
     text: str = _template().render(
-        version=__version__, jobs=[_job(job, [record for record in newest if record.job == job], places) for job in jobs],
+        version=__version__, jobs=jobs, slower=[job for job in jobs if job["last"].change == "regression"],
         failed=_failed(places), words=WORDS, replaced=len(records) - len(newest), total=len(newest),
     )  # fmt: skip
     return text if text.endswith("\n") else text + "\n"
@@ -88,7 +92,7 @@ def _template() -> Template:
     return environment.get_template("watch/index.html.j2")
 
 
-def _job(job: str, records: Sequence[Record], places: Places) -> dict[str, Any]:
+def _job(job: str, place: int, records: Sequence[Record], places: Places) -> dict[str, Any]:
     last = records[-1]
     rows = []
     for record in reversed(records[-ROWS:]):
@@ -100,6 +104,7 @@ def _job(job: str, records: Sequence[Record], places: Places) -> dict[str, Any]:
         )
     return {
         "name": job,
+        "place": place,
         "last": last,
         "rows": rows,
         "left": max(0, len(records) - ROWS),

@@ -31,6 +31,10 @@ if TYPE_CHECKING:
     from diagnose.watch.services import Service
 
 
+INDEX_EVERY_S = 60.0
+"""How old the index may get while a look works through many runs."""
+
+
 class Events(NamedTuple):
     """Where news go: ``result`` a line a run, ``log`` everything else."""
 
@@ -75,6 +79,7 @@ class Watcher:
         claims.sweep(self.places.claims, lease_s=self.options.lease_s)
         found: dict[str, list[str]] = {"failed": [], "set_aside": [], "waiting": [], "busy": []}
         published = []
+        shown = time.monotonic()
         for run in self._runs():
             if self._stop.asked:
                 break
@@ -85,6 +90,9 @@ class Watcher:
             else:
                 published.append(outcome)
                 self._deliver()
+                if time.monotonic() - shown > INDEX_EVERY_S:
+                    index.refresh(self.places, self._records)
+                    shown = time.monotonic()
         unsent = () if self._stop.asked else self._deliver()
         self._tidy()
         return Look(tuple(published), unsent=unsent, **{kind: tuple(names) for kind, names in found.items()})
