@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from recipe_support import write_diagnose, write_program
 from tiny_runs import write_run
 from watch_support import Receiver, Room, web_hook
 
@@ -32,3 +33,12 @@ def lay(room: Room) -> Callable[..., Path]:
         return write_run(room.inbox / name, **options)
 
     return run
+
+
+@pytest.fixture
+def tools(tmp_path: Path) -> Path:
+    """A folder with `diagnose`, and an `srun` that runs its command here."""
+    folder = tmp_path / "bin"
+    write_diagnose(folder)
+    write_program(folder, "srun", 'exec "$@"')
+    return folder
