@@ -100,7 +100,7 @@ def compare(
         advice = "" if per_work else "; runs of another size or batch compare with --per-work"
         raise UsageError(f"these runs cannot be compared{advice}:\n  " + "\n  ".join(reasons))
     report = document(compare_runs(before, after, options), rules, before=before_findings, after=after_findings)
-    write(render(report, format_), output)
+    write(render(report, format_, rules), output)
     if fail_on == "regression" and report.outcome.change == "regression":
         raise click.exceptions.Exit(1)
 

@@ -48,7 +48,8 @@ def _step(comparison: Comparison, rule: Rule) -> Iterator[Finding]:
     base = names[0] if len(names) == 1 else f"{len(names)} base runs"
     evidence = [
         Evidence(f"change of the median step: {outcome.text}", outcome.effect_ratio, "ratio", outcome.measured_from),
-        Evidence(f"p-value; {outcome.detail}", float(f"{outcome.p_value:.2g}"), None, outcome.method),
+        Evidence("p-value of this change", float(f"{outcome.p_value:.2g}"), None, outcome.method),
+        Evidence(outcome.detail, source=outcome.method),
     ]
     yield rule.finding(
         severity, ranks=source.ranks, hosts=source.hosts, evidence=evidence, confidence=1 - min(outcome.p_value, 0.5),

@@ -32,7 +32,7 @@ def evaluate(tables: Tables, config: Config, rules: RuleBook | None = None) -> E
     """Run every check; findings ordered by severity class of their cost: lost time first, then severity, then code."""
     job = summary_of(tables)
     world = tables.query("SELECT world_size FROM run").item()
-    facts = Facts(tables, rules or RuleBook(config.thresholds), config, world, job.step_ns if job else None)
+    facts = Facts(tables, rules or RuleBook(config.thresholds), config, world, job.step_ns if job else None, job)
     findings: list[Finding] = []
     open_questions: dict[str, NotChecked] = {}
     for name in BUILTIN:

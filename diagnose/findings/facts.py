@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     import polars as pl
 
+    from diagnose.analysis.summary import JobSummary
     from diagnose.config import Config
     from diagnose.findings.rules import RuleBook
 
@@ -31,13 +32,14 @@ class Tables(Protocol):
 
 
 class Facts(NamedTuple):
-    """Input of every check. ``step_ns`` is the median step of the job, None without steps."""
+    """Input of every check. ``step_ns`` is the median step of the job, None without steps; ``job`` where it comes from."""
 
     tables: Tables
     rules: RuleBook
     config: Config
     world_size: int | None
     step_ns: int | None
+    job: JobSummary | None = None
 
     def impact(self, lost_ns_per_step: float | None) -> Impact:
         """Lost time per step as time, share, and GPU-hours a day if the job ran all day at this rate."""

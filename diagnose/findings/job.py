@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 def job_summary(facts: Facts) -> JobSummary | None:
     """The summary, None for a run without any split (logs or metrics alone, lost captures)."""
-    return summary_of(facts.tables)
+    return facts.job or summary_of(facts.tables)
 
 
 def summary_of(tables: Tables) -> JobSummary | None:

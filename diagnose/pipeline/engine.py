@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -15,6 +16,7 @@ from diagnose.pipeline.result import MapTask, SourceResult
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from multiprocessing.process import BaseProcess
 
     from diagnose.ingest.base import Source
 
@@ -93,7 +95,7 @@ class _Pool:
 
     def __init__(self, tasks: list[MapTask], workers: int) -> None:
         context = multiprocessing.get_context("spawn")
-        self._executor = ProcessPoolExecutor(min(workers, len(tasks)), mp_context=context)
+        self._executor = ProcessPoolExecutor(min(workers, len(tasks)), mp_context=context, initializer=_end_with_parent)
         self._numbers: dict[Future[SourceResult], int] = {}
         with _main_module_hidden():
             for task in tasks:
@@ -114,6 +116,18 @@ class _Pool:
     def close(self) -> None:
         """Drop what has not begun, wait for the rest."""
         self._executor.shutdown(wait=True, cancel_futures=True)
+
+
+def _end_with_parent() -> None:
+    """In a worker: a parent that was killed cannot say so, and the worker would wait for its next task for ever."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=_exit_after, args=(parent,), daemon=True, name="end with parent").start()
+
+
+def _exit_after(parent: BaseProcess) -> None:
+    parent.join()
+    os._exit(1)
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -13,6 +14,7 @@ from diagnose.report.compare_text import headline
 from diagnose.units import format_count
 
 if TYPE_CHECKING:
+    from jinja2 import Template
     from markupsafe import Markup
 
     from diagnose.report.compare_document import CompareDocument
@@ -22,6 +24,19 @@ ROWS = 60
 
 def html(report: CompareDocument) -> str:
     """The page."""
+    page = _template().render(
+        report=report, headline=headline(report), kind=KIND[report.outcome.change], tables=[table for table in sheets(report, ROWS, 90) if table.rows],
+        charts=[(title, chart) for view_name, title in _VIEWS if (chart := _bars(report, view_name))],
+        keys=[part for part in view.PARTS if any(item.part == part.key for item in report.parts)], subject=view.subject,
+        evidence_text=view.evidence_text,
+        changes=[(word, getattr(report.run_findings, word)) for word in ("new", "worse", "resolved") if getattr(report.run_findings, word)],
+    )  # fmt: skip
+    return page if page.endswith("\n") else page + "\n"
+
+
+@cache
+def _template() -> Template:
+    """Compiled once a process: that takes longer than to fill it in."""
     environment = Environment(
         loader=PackageLoader("diagnose.report"),
         autoescape=True,
@@ -30,14 +45,7 @@ def html(report: CompareDocument) -> str:
         lstrip_blocks=True,
     )
     environment.filters |= {"clean": view.clean, "count": format_count}
-    page = environment.get_template("compare.html.j2").render(
-        report=report, headline=headline(report), kind=KIND[report.outcome.change], tables=[table for table in sheets(report, ROWS, 90) if table.rows],
-        charts=[(title, chart) for view_name, title in _VIEWS if (chart := _bars(report, view_name))],
-        keys=[part for part in view.PARTS if any(item.part == part.key for item in report.parts)], subject=view.subject,
-        evidence_text=view.evidence_text,
-        changes=[(word, getattr(report.run_findings, word)) for word in ("new", "worse", "resolved") if getattr(report.run_findings, word)],
-    )  # fmt: skip
-    return page if page.endswith("\n") else page + "\n"
+    return environment.get_template("compare.html.j2")
 
 
 _VIEWS = (("median", "Median rank"), ("critical", "Rank that nobody waits for"))

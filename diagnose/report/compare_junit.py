@@ -1,4 +1,6 @@
-"""A comparison as JUnit XML: one testcase for the step time, one for each part, kernel, collective and rank looked at."""
+"""A comparison as JUnit XML: one testcase for the step time, one for each part, kernel, collective and rank looked at,
+and one for each rule of comparisons.
+"""
 
 from __future__ import annotations
 
@@ -8,21 +10,23 @@ from xml.etree import ElementTree as ET
 from diagnose.analysis.compare.attribute import WORDS
 from diagnose.findings.compare import collective_name
 from diagnose.report.compare_text import headline
+from diagnose.report.junit import rule_case, totals
 from diagnose.report.view import clean, shorten
 from diagnose.units import format_ns
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from diagnose.analysis.compare.result import Item
+    from diagnose.findings.rules import Rule
     from diagnose.report.compare_document import CompareDocument
 
 _ILLEGAL = dict.fromkeys((0xFFFE, 0xFFFF), "?")
 NAME = 120
 
 
-def junit(report: CompareDocument) -> str:
-    """Only a confirmed regression fails: the step's testcase, and those of what grew with it."""
+def junit(report: CompareDocument, rules: Iterable[Rule] = ()) -> str:
+    """Only a confirmed regression fails: the step's testcase, and those of what grew with it and of what rules say."""
     root = ET.Element("testsuites", name="diagnose compare")
     confirmed = report.outcome.change == "regression"
     suite = ET.SubElement(root, "testsuite", name="compare")
@@ -43,12 +47,24 @@ def junit(report: CompareDocument) -> str:
             failures += 1
             text = f"{format_ns(item.base_ns)} before, {format_ns(item.new_ns)} now, {format_ns(item.change_ns)} more per step"
             ET.SubElement(case, "failure", type="regression", message=_xml(text))
-    for element in (suite, root):
-        for key, number in (("tests", len(cases) + 1), ("failures", failures), ("errors", 0), ("skipped", 0)):
-            element.set(key, str(number))
-        element.set("time", "0")
+    totals(suite, tests=len(cases) + 1, failures=failures, skipped=0)
+    tests, failed = _rules(root, report, rules, confirmed=confirmed)
+    totals(root, tests=len(cases) + 1 + tests, failures=failures + failed, skipped=0)
     ET.indent(root)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
+
+
+def _rules(root: ET.Element, report: CompareDocument, rules: Iterable[Rule], *, confirmed: bool) -> tuple[int, int]:
+    """A testcase a rule of comparisons, as the report of a run has them; how many there are and failed."""
+    titles = {finding.code: finding.title for finding in report.findings}
+    titles |= {rule.code: rule.title.partition(":")[0] for rule in rules if rule.code.startswith("COMPARE-")}
+    suite = ET.SubElement(root, "testsuite", name="rules")
+    failed = 0
+    for code, title in sorted(titles.items()):
+        findings = [finding for finding in report.findings if finding.code == code]
+        failed += rule_case(suite, code, title, findings, may_fail=confirmed)
+    totals(suite, tests=len(titles), failures=failed, skipped=0)
+    return len(titles), failed
 
 
 def _cases(report: CompareDocument) -> Iterator[tuple[str, str, Item]]:

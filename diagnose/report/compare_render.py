@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING
 from diagnose.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from diagnose.findings.rules import Rule
     from diagnose.report.compare_document import CompareDocument
 
 
-def render(report: CompareDocument, format_: str) -> str:
-    """The comparison as text, json, md, html or junit.
+def render(report: CompareDocument, format_: str, rules: Iterable[Rule] = ()) -> str:
+    """The comparison as text, json, md, html or junit, which lists the ``rules`` of comparisons that found nothing too.
 
     Raises:
         UsageError: the format is unknown.
@@ -35,5 +38,5 @@ def render(report: CompareDocument, format_: str) -> str:
     if format_ == "junit":
         from diagnose.report.compare_junit import junit
 
-        return junit(report)
+        return junit(report, rules)
     raise UsageError(f"unknown report format {format_!r}; there are text, json, md, html, junit")

@@ -70,12 +70,16 @@ class RunInfo(Section, frozen=True, kw_only=True):
 
 
 class Verdict(Section, frozen=True, kw_only=True):
-    """The answer: what holds the run back. ``network_bound`` None means that the data cannot say."""
+    """The answer: what holds the run back. ``network_bound`` None means that the data cannot say.
+
+    ``since``: what changed since the last run, in reports of `diagnose watch`; ``text`` begins with it.
+    """
 
     bottleneck: str
     network_bound: bool | None = None
     text: str
     confidence: float = 0.0
+    since: str = ""
 
 
 class FindingEntry(Section, frozen=True, kw_only=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -13,6 +14,7 @@ from diagnose.units import format_count, format_ns, format_ratio, format_value
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from jinja2 import Template
     from markupsafe import Markup
 
     from diagnose.findings.rules import Rule, Threshold
@@ -45,6 +47,13 @@ class Chart(NamedTuple):
 
 def html(document: Document, rules: Iterable[Rule] = (), app_address: str | None = None) -> str:
     """The page. ``rules`` add to each finding how it is judged; ``app_address`` adds a link to it in the app."""
+    page = _template().render(**_page(document, rules, app_address))
+    return page if page.endswith("\n") else page + "\n"
+
+
+@cache
+def _template() -> Template:
+    """Compiled once a process: that takes longer than to fill it in."""
     environment = Environment(
         loader=PackageLoader("diagnose.report"),
         autoescape=True,
@@ -54,8 +63,7 @@ def html(document: Document, rules: Iterable[Rule] = (), app_address: str | None
     )
     environment.filters |= {"ns": format_ns, "ratio": format_ratio, "count": format_count, "clean": view.clean}
     environment.globals["count_of"] = view.count_of
-    page = environment.get_template("report.html.j2").render(**_page(document, rules, app_address))
-    return page if page.endswith("\n") else page + "\n"
+    return environment.get_template("report.html.j2")
 
 
 def _page(document: Document, rules: Iterable[Rule], app_address: str | None) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from diagnose.report import view
 from diagnose.report.view import clean
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from diagnose.findings.rules import Rule
     from diagnose.report.document import Document, FindingEntry
@@ -36,8 +36,8 @@ def junit(document: Document, rules: Iterable[Rule]) -> str:
     for name, value in _facts(document):
         ET.SubElement(properties, "property", name=name, value=_xml(value))
     for code, title in sorted(titles.items()):
-        failures += _rule(suite, code, title, by_code.get(code, []))
-    _totals(suite, tests=len(titles), failures=failures, skipped=0)
+        failures += rule_case(suite, code, title, by_code.get(code, []))
+    totals(suite, tests=len(titles), failures=failures, skipped=0)
 
     unchecked = ET.SubElement(root, "testsuite", name="not checked")
     for item in document.not_checked:
@@ -45,15 +45,18 @@ def junit(document: Document, rules: Iterable[Rule]) -> str:
             unchecked, "testcase", classname="diagnose.not_checked", name=_xml(item.question), time="0"
         )
         ET.SubElement(case, "skipped", message=_xml(f"{item.why} To collect: {item.collect}"))
-    _totals(unchecked, tests=len(document.not_checked), failures=0, skipped=len(document.not_checked))
-    _totals(root, tests=len(titles) + len(document.not_checked), failures=failures, skipped=len(document.not_checked))
+    totals(unchecked, tests=len(document.not_checked), failures=0, skipped=len(document.not_checked))
+    totals(root, tests=len(titles) + len(document.not_checked), failures=failures, skipped=len(document.not_checked))
     ET.indent(root)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
 
 
-def _rule(suite: ET.Element, code: str, title: str, findings: list[FindingEntry]) -> int:
+def rule_case(
+    suite: ET.Element, code: str, title: str, findings: Sequence[FindingEntry], *, may_fail: bool = True
+) -> int:
+    """The testcase of a rule; 1 when it failed. Without ``may_fail`` its findings stand in the output alone."""
     case = ET.SubElement(suite, "testcase", classname="diagnose.rules", name=_xml(f"{code} {title}"), time="0")
-    failed = [finding for finding in findings if finding.severity != "info"]
+    failed = [finding for finding in findings if may_fail and finding.severity != "info"]
     for finding in failed:
         element = ET.SubElement(case, "failure", type=finding.severity, message=_xml(finding.message))
         element.text = _xml(_details(finding), lines=True)
@@ -83,7 +86,8 @@ def _facts(document: Document) -> tuple[tuple[str, str], ...]:
     )
 
 
-def _totals(element: ET.Element, *, tests: int, failures: int, skipped: int) -> None:
+def totals(element: ET.Element, *, tests: int, failures: int, skipped: int) -> None:
+    """The counts of a suite."""
     for name, number in (("tests", tests), ("failures", failures), ("errors", 0), ("skipped", skipped)):
         element.set(name, str(number))
     element.set("time", "0")

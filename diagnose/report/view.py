@@ -221,12 +221,14 @@ def verdict_line(document: Document) -> str:
 
 
 def verdict_parts(document: Document) -> tuple[str, str]:
-    """The verdict's first sentence with the confidence (what is inconclusive needs none), and the rest."""
-    found = _SENTENCE.match(clean(document.verdict.text))
+    """What changed, if that is known, else the verdict's first sentence with the confidence; and the rest."""
+    verdict = document.verdict
+    since = clean(verdict.since)
+    found = _SENTENCE.match(clean(verdict.text).removeprefix(since).lstrip())
     first, rest = found.groups() if found else ("", "")
-    if document.verdict.bottleneck != "inconclusive":
-        first = f"{first} (confidence {format_ratio(document.verdict.confidence)})"
-    return first, rest
+    if verdict.bottleneck != "inconclusive":  # what is inconclusive needs none
+        first = f"{first} (confidence {format_ratio(verdict.confidence)})"
+    return (since, f"{first} {rest}".strip()) if since else (first, rest)
 
 
 def run_facts(document: Document) -> tuple[str, ...]:

@@ -28,11 +28,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from diagnose.analysis.compare.facts import RunFacts
-    from diagnose.findings.rules import RuleBook
     from diagnose.report.document import Document, FindingEntry
     from diagnose.watch.identity import RunKey
     from diagnose.watch.inbox import RunFolder
-    from diagnose.watch.options import WatchOptions
+    from diagnose.watch.options import Setup
 
 
 class Analysed(NamedTuple):
@@ -40,14 +39,6 @@ class Analysed(NamedTuple):
 
     folder: Path
     record: Record
-
-
-class Setup(NamedTuple):
-    """What stays the same over all runs of a watcher. ``stores`` is where earlier runs lie."""
-
-    options: WatchOptions
-    rules: RuleBook
-    stores: Places
 
 
 def analyse(
@@ -145,16 +136,13 @@ def _note(finding: FindingEntry) -> Note:
 
 def _write_reports(staging: Path, document: Document, since: Since, replaced: Record | None, setup: Setup) -> None:
     """The reports of the run, what changed in their first line; and the comparison where there is one."""
-    line = (
+    line = clean(
         since.text
         if replaced is None
         else f"{since.text} Supersedes the analysis of the same run from before its files changed."
     )
-    verdict = msgspec.structs.replace(document.verdict, text=f"{clean(line)} {document.verdict.text}")
-    changed = msgspec.structs.replace(document, verdict=verdict)
-    for format_, name in (("json", "report.json"), ("html", "report.html"), ("md", "report.md")):
-        text = render(changed, format_, rules=setup.rules, app_address=setup.options.config.app_address)
-        write_whole(staging / name, text.encode())
+    verdict = msgspec.structs.replace(document.verdict, text=f"{line} {document.verdict.text}", since=line)
+    findings = document.findings
     if since.comparison is not None:
         from diagnose.report.compare_document import document as compare_document
         from diagnose.report.compare_render import render as render_comparison
@@ -162,6 +150,13 @@ def _write_reports(staging: Path, document: Document, since: Since, replaced: Re
         report = compare_document(since.comparison, setup.rules)
         for format_ in ("json", "html"):
             write_whole(staging / f"compare.{format_}", render_comparison(report, format_).encode())
+        loud = tuple(finding for finding in report.findings if finding.severity != "info")
+        facts = tuple(finding for finding in report.findings if finding.severity == "info")
+        findings = (*loud, *findings, *facts)  # what changed comes first; history keeps the run's own findings alone
+    changed = msgspec.structs.replace(document, verdict=verdict, findings=findings)
+    for format_, name in (("json", "report.json"), ("html", "report.html"), ("md", "report.md")):
+        text = render(changed, format_, rules=setup.rules, app_address=setup.options.config.app_address)
+        write_whole(staging / name, text.encode())
 
 
 def publish(analysed: Analysed, places: Places) -> bool:

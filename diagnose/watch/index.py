@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -17,6 +18,8 @@ from diagnose.watch.trend import trend
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from jinja2 import Template
 
     from diagnose.watch.record import Records
 
@@ -65,21 +68,31 @@ def write_index(records: Sequence[Record], places: Places) -> None:
 
 def page(records: Sequence[Record], places: Places) -> str:
     """The page's HTML; the same records and folders give the same bytes."""
-    environment = Environment(
-        loader=PrefixLoader({"watch": PackageLoader("diagnose.watch"), "report": PackageLoader("diagnose.report")}), autoescape=True,
-        undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
-    )  # fmt: skip
-    environment.filters |= {"clean": clean, "ns": format_ns}
     newest = current(records)
-    jobs = sorted({record.job for record in newest})
-    text: str = environment.get_template("watch/index.html.j2").render(
-        version=__version__, jobs=[_job(job, [record for record in newest if record.job == job], places) for job in jobs],
+    names = sorted({record.job for record in newest})
+    jobs = [
+        _job(name, place, [record for record in newest if record.job == name], places)
+        for place, name in enumerate(names, 1)
+    ]
+    text: str = _template().render(
+        version=__version__, jobs=jobs, slower=[job for job in jobs if job["last"].change == "regression"],
         failed=_failed(places), words=WORDS, replaced=len(records) - len(newest), total=len(newest),
     )  # fmt: skip
     return text if text.endswith("\n") else text + "\n"
 
 
-def _job(job: str, records: Sequence[Record], places: Places) -> dict[str, Any]:
+@cache
+def _template() -> Template:
+    """Compiled once a process: that takes longer than to fill it in."""
+    environment = Environment(
+        loader=PrefixLoader({"watch": PackageLoader("diagnose.watch"), "report": PackageLoader("diagnose.report")}), autoescape=True,
+        undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
+    environment.filters |= {"clean": clean, "ns": format_ns}
+    return environment.get_template("watch/index.html.j2")
+
+
+def _job(job: str, place: int, records: Sequence[Record], places: Places) -> dict[str, Any]:
     last = records[-1]
     rows = []
     for record in reversed(records[-ROWS:]):
@@ -91,6 +104,7 @@ def _job(job: str, records: Sequence[Record], places: Places) -> dict[str, Any]:
         )
     return {
         "name": job,
+        "place": place,
         "last": last,
         "rows": rows,
         "left": max(0, len(records) - ROWS),

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from diagnose.errors import DiagnoseError
 from diagnose.findings.rules import RuleBook
-from diagnose.watch import analyse as analysis
 from diagnose.watch import attempts, claims, index
 from diagnose.watch.identity import rules_hash, run_key
 from diagnose.watch.inbox import find_runs, why_ready
+from diagnose.watch.options import Setup
 from diagnose.watch.outbox import deliver
 from diagnose.watch.places import Places, slug, write_whole
 from diagnose.watch.record import Records
@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from diagnose.watch.options import WatchOptions
     from diagnose.watch.record import Record
     from diagnose.watch.services import Service
+
+
+INDEX_EVERY_S = 60.0
+"""How old the index may get while a look works through many runs."""
 
 
 class Events(NamedTuple):
@@ -65,7 +69,7 @@ class Watcher:
         self._stop = stop
         book = RuleBook(options.config.thresholds)
         self._rules = rules_hash(options.config, book)
-        self._setup = analysis.Setup(options, book, self.places)
+        self._setup = Setup(options, book, self.places)
         self._records = Records(self.places)
 
     def look(self) -> Look:
@@ -75,6 +79,7 @@ class Watcher:
         claims.sweep(self.places.claims, lease_s=self.options.lease_s)
         found: dict[str, list[str]] = {"failed": [], "set_aside": [], "waiting": [], "busy": []}
         published = []
+        shown = time.monotonic()
         for run in self._runs():
             if self._stop.asked:
                 break
@@ -85,6 +90,9 @@ class Watcher:
             else:
                 published.append(outcome)
                 self._deliver()
+                if time.monotonic() - shown > INDEX_EVERY_S:
+                    index.refresh(self.places, self._records)
+                    shown = time.monotonic()
         unsent = () if self._stop.asked else self._deliver()
         self._tidy()
         return Look(tuple(published), unsent=unsent, **{kind: tuple(names) for kind, names in found.items()})
@@ -119,6 +127,8 @@ class Watcher:
     def _rehearsed(
         self, run: RunFolder, key: RunKey, known: list[Record], scratch: Places, because: str
     ) -> Record | None:
+        from diagnose.watch import analyse as analysis  # a look at an idle inbox does without what this imports
+
         try:
             with self._stop.interruptible():
                 built = analysis.analyse(run, key, known, scratch, self._setup, ready_because=because)
@@ -173,6 +183,8 @@ class Watcher:
         return outcome
 
     def _analyse(self, run: RunFolder, key: RunKey, because: str) -> Record | str:
+        from diagnose.watch import analyse as analysis  # a look at an idle inbox does without what this imports
+
         tried = attempts.begin(self.places, run, key.key)
         try:
             with self._stop.interruptible():

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from diagnose.config import Config
 from diagnose.pipeline.build import RunOptions
+
+if TYPE_CHECKING:
+    from diagnose.findings.rules import RuleBook
+    from diagnose.watch.places import Places
 
 
 class Retention(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,3 +43,11 @@ class WatchOptions(msgspec.Struct, frozen=True, kw_only=True):
     notify: bool = False
     link_prefix: str | None = None
     dry_run: bool = False
+
+
+class Setup(NamedTuple):
+    """What stays the same over all runs of a watcher. ``stores`` is where earlier runs lie."""
+
+    options: WatchOptions
+    rules: RuleBook
+    stores: Places

@@ -11,6 +11,7 @@ from compare_places import DATA, ROOT
 from jsonschema import Draft202012Validator
 
 from diagnose.cli.main import main
+from diagnose.findings.rules import RuleBook
 from diagnose.report.compare_document import json_schema
 
 if TYPE_CHECKING:
@@ -55,10 +56,12 @@ def test_json_keeps_its_schema(pair: tuple[Path, Path]) -> None:
 
 def test_junit_fails_the_step_and_what_grew(pair: tuple[Path, Path]) -> None:
     _, text, _ = call("--base", pair[0], pair[1], "--format", "junit")
-    suite = ET.fromstring(text).find("testsuite")  # noqa: S314 - our own output
-    failed = {case.get("name") for case in suite.iter("testcase") if case.find("failure") is not None}
-    assert {"step time", "compute (median rank)"} <= failed
-    assert int(suite.get("failures")) == len(failed)
+    root = ET.fromstring(text)  # noqa: S314 - our own output
+    failed = [case.get("name") for case in root.iter("testcase") if case.find("failure") is not None]
+    assert {"step time", "compute (median rank)", "COMPARE-STEP Slower than before"} <= set(failed)
+    assert int(root.get("failures")) == len(failed) == sum(int(suite.get("failures")) for suite in root)
+    rules = {case.get("name").split()[0] for case in root.iter("testcase") if case.get("classname") == "diagnose.rules"}
+    assert rules == {rule.code for rule in RuleBook() if rule.code.startswith("COMPARE-")}
     _, text, _ = call("--base", pair[1], pair[0], "--format", "junit")
     assert ET.fromstring(text).get("failures") == "0"  # noqa: S314
 

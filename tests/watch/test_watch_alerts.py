@@ -17,7 +17,7 @@ from diagnose.watch.since import Since
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from conftest import Receiver, Room
+    from watch_support import Receiver, Room
 
 pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")  # of apprise
 

@@ -16,7 +16,7 @@ import pytest
 from diagnose.watch.services import VARIABLE, load_services
 
 if TYPE_CHECKING:
-    from conftest import Receiver, Room
+    from watch_support import Receiver, Room
 
 pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")  # of apprise
 

@@ -17,7 +17,7 @@ from diagnose.watch.record import Records
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from conftest import Room
+    from watch_support import Room
 
 Lay = "Callable[..., Path]"
 
@@ -44,8 +44,13 @@ def test_each_run_is_analysed_once_and_told_against_its_job(room: Room, lay: Lay
     assert re.match(r"1\d % slower than the 4 runs since job_0: ", last.since)
     folder = room.out / last.folder
     report = decode((folder / "report.json").read_bytes())
-    assert report.verdict.text.startswith(last.since)
+    assert report.verdict.since == last.since
+    assert report.verdict.text.startswith(f"{last.since} ")
+    assert (folder / "report.md").read_text().partition("\n")[0].count(" slower than the 4 runs since job\\_0") == 1
     assert re.search(r"<h1>1\d % slower than the 4 runs since job_0", (folder / "report.html").read_text())
+    assert report.findings[0].code == "COMPARE-STEP"
+    assert "COMPARE-PART" in {finding.code for finding in report.findings}
+    assert not any(note.code.startswith("COMPARE-") for note in last.findings)
     assert "SLOWER" in (folder / "compare.html").read_text()
     assert json.loads((folder / "compare.json").read_text())["schema"] == "diagnose.compare/1"
     history = pl.read_parquet(room.out / "history.parquet")

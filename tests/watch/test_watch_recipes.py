@@ -15,47 +15,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 import yaml
+from recipe_support import RECIPES, ROOT, placed, shell
 from tiny_runs import write_run
 
 from diagnose.config import Config
 from diagnose.pipeline.build import RunOptions, build_run
 
 if TYPE_CHECKING:
-    from conftest import Room
-
-ROOT = Path(__file__).resolve().parents[2]
-RECIPES = ROOT / "docs" / "recipes"
-
-
-@pytest.fixture
-def tools(tmp_path: Path) -> Path:
-    """A folder with `diagnose`, and an `srun` that runs its command here."""
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    programs = {
-        "diagnose": f'exec {shlex.quote(sys.executable)} -m diagnose "$@"',
-        "srun": 'exec "$@"',
-    }
-    for name, text in programs.items():
-        (folder / name).write_text(f"#!/bin/sh\n{text}\n")
-        (folder / name).chmod(0o755)
-    return folder
-
-
-def placed(text: str, room: Room, tools: Path) -> str:
-    """The recipe's example paths replaced by the test's."""
-    text = text.replace("/usr/local/bin/diagnose", str(tools / "diagnose"))
-    text = re.sub(r"/srv/training/inbox|(?<=[ \"])/inbox\b", str(room.inbox), text)
-    text = re.sub(r"/srv/training/reports|(?<=[ \"])/reports\b", str(room.out), text)
-    return re.sub(r"--settle 120", "--settle 0", text)
-
-
-def shell(command: str | list[str], tools: Path, **extra: str) -> subprocess.CompletedProcess[str]:
-    env = {"PATH": f"{tools}:/usr/bin:/bin", "HOME": str(tools.parent), "LANG": "C.UTF-8"} | extra
-    env |= {name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ}
-    return subprocess.run(
-        command, shell=isinstance(command, str), env=env, capture_output=True, text=True, check=False, timeout=120
-    )
+    from watch_support import Room
 
 
 def test_the_crontab_line_gives_a_report(room: Room, tools: Path) -> None:
@@ -107,24 +74,6 @@ def test_the_epilog_ends_at_once_and_analyses_in_the_background(room: Room, tool
         time.sleep(0.1)
     assert room.published() == ["llama_1"], (room.out / "epilog.log").read_text()
     assert shell([str(script)], tools, **settings | {"DIAGNOSE_INBOX": "/nowhere"}).returncode == 0
-
-
-def test_the_batch_script_under_a_real_slurm(room: Room, tools: Path) -> None:
-    if shutil.which("sbatch") is None:
-        pytest.skip("no Slurm here: sbatch is not installed (Debian: slurm-wlm)")
-    if subprocess.run(["sinfo"], capture_output=True, check=False).returncode:
-        pytest.skip("Slurm is installed but no controller answers")
-    write_run(room.inbox / "llama_1")
-    command = [
-        "sbatch",
-        "--wait",
-        "--nodes=1",
-        f"--output={room.out}.txt",
-        f"--export=ALL,TRAIN_COMMAND=true,DIAGNOSE_INBOX={room.inbox},DIAGNOSE_REPORTS={room.out}",
-    ]
-    result = shell([*command, str(RECIPES / "slurm" / "train.sbatch")], tools)
-    assert result.returncode == 0, result.stderr
-    assert "llama_1" in room.published()
 
 
 def units(tools: Path, room: Room) -> list[Path]:

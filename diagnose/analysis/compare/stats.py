@@ -11,7 +11,6 @@ import math
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
-from scipy import stats
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -92,10 +91,11 @@ def _variance(base: Sample, new: Sample, prior_sd: float) -> tuple[float, float,
 
 
 def _effect(change: float, error: float, df: float, method: Method, sd: float) -> Effect:
-    ninety_five = float(stats.t.ppf(1 - ALPHA / 2, df)) * error
-    ninety = float(stats.t.ppf(1 - ALPHA, df)) * error
-    p_value = float(2 * stats.t.sf(abs(change) / error, df)) if error > 0 else float(change == 0)
-    smallest = (float(stats.t.ppf(1 - ALPHA / 2, df)) + float(stats.t.ppf(POWER, df))) * error
+    from scipy import special  # here: importing it takes longer than all the rest of a look at an idle inbox
+
+    sure, side, power = (float(special.stdtrit(df, level)) for level in (1 - ALPHA / 2, 1 - ALPHA, POWER))
+    ninety_five, ninety, smallest = sure * error, side * error, (sure + power) * error
+    p_value = float(2 * special.stdtr(df, -abs(change) / error)) if error > 0 else float(change == 0)
     return Effect(
         change, (change - ninety_five, change + ninety_five), (change - ninety, change + ninety), p_value, method, sd, df, smallest
     )  # fmt: skip
