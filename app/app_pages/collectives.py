@@ -7,6 +7,7 @@ import collectives_view
 import data
 import frame
 import panel_instance
+import shape
 import state
 import streamlit as st
 
@@ -92,7 +93,12 @@ if instance is not None:
 
 st.subheader("Who comes last", anchor=False)
 last = data.rows(run, "last_arrivals")
+arrivals = shape.thinned(last, "last_ratio")
 st.altair_chart(
-    charts_comm.last_arrivals(last), alt="Share of collectives in which each rank came last", key=state.key("last")
+    charts_comm.last_arrivals(arrivals.rows),
+    alt="Share of collectives in which each rank came last",
+    key=state.key("last"),
 )
+if arrivals.note:
+    st.caption(arrivals.note)
 frame.table(last.head(50), key=state.key("last table"), alt="Ranks by how often they came last", height=240)

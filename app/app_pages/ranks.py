@@ -82,14 +82,15 @@ else:
     parts = shape.long_parts(beside.rename({"who": "place"}), ("place",))
     left, right = st.columns([3, 2])
     left.altair_chart(
-        charts.parts_across(parts, sort=beside.get_column("who").to_list(), columns=4),
+        charts.parts_across(parts, sort=beside.get_column("who").to_list(), columns=3),
         alt="Parts of the step: this rank and the median of its peers",
         key=state.key("beside", rank),
     )
     with right:
         frame.table(
-            shape.part_table(beside), key=state.key("parts", rank), alt="Parts of the step: this rank against its peers"
-        )
+            shape.part_table(beside), key=state.key("parts", rank), alt="Parts of the step: this rank against its peers",
+            height="content",
+        )  # fmt: skip
 
 what = st.segmented_control(
     "Look into", ("Kernels", "Idle causes"), default="Kernels", key=state.key("look"), required=True

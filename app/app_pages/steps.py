@@ -39,9 +39,10 @@ else:
     else:
         chart = charts.parts_along(long, title="step", places=steps.get_column("place").to_list(), off=True)
         st.altair_chart(chart, alt="Parts of each step as stacked bars", key=state.key("steps", rank))
-        st.caption(
-            "Faded bars are not counted; the word above says why. A bar that leaves the chart is cut, its length stands in the tooltip."
-        )
+        if not long.get_column("counted").all():
+            st.caption(
+                "Faded bars are not counted; the word above says why. A bar that leaves the chart is cut, its length stands in the tooltip."
+            )
 
     st.subheader("One step, rank by rank", anchor=False)
     numbers = labels.get_column("step").to_list()
