@@ -12,7 +12,7 @@ import polars as pl
 import shape
 import state
 import streamlit as st
-from text import short_kernels
+from text import short_kernels, verbatim
 
 if TYPE_CHECKING:
     from catalog import Run
@@ -57,7 +57,7 @@ def one_kernel(run: Run, rank: int, signature: str) -> None:
     """One kernel: its whole name, its time on every rank, its longest executions on this one."""
     over = data.rows(run, "kernel_ranks", signature=signature)
     st.subheader("One kernel on every rank", anchor=False)
-    st.code(over.item(0, "name"), language=None, wrap_lines=True)
+    st.markdown(verbatim(over.item(0, "name")))
     shown = shape.thinned(over, "call_ns", rank)
     chart = charts.kernel_over_ranks(shown.rows, rank)
     alt = "Time per call of the kernel on every rank"

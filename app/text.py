@@ -30,8 +30,13 @@ def plain(text: object) -> str:
 
 def collect(text: str) -> str:
     """What to collect, as Markdown: a command stays as it is typed, since Markdown would make other dashes of its dashes."""
+    return verbatim(text) if _OPTION.search(text) else plain(text)
+
+
+def verbatim(text: str) -> str:
+    """A command or a long name as Markdown, letter by letter in the font of code; a block of code would load a highlighter."""
     words = clean(text)
-    return f"``{words}``" if _OPTION.search(words) and "`" not in words else plain(words)
+    return plain(words) if "`" in words else f"`` {words} ``"
 
 
 def short_kernels(names: Sequence[str]) -> list[str]:

@@ -7,6 +7,7 @@ import frame
 import quality_view
 import state
 import streamlit as st
+from preload import preload
 from split_bar import split_bar
 from text import collect, plain
 
@@ -91,3 +92,5 @@ with st.container(horizontal=True):
             on_click="ignore",
             key=state.key("get", form),
         )
+
+preload()
