@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 MOST_LABELLED = 30
-AXIS_PX, LEGEND_PX, LEGEND_WIDTH_PX = 58, 26, 860
+AXIS_PX, LEGEND_PX, LEGEND_LINE_PX, LEGEND_WIDTH_PX = 68, 44, 26, 860
 """What the axis with its title, and a legend without its lines, take of a chart's height."""
 WIDE_LABEL = 420
 """Pixels: names of hosts and kernels are never cut."""
@@ -194,7 +194,7 @@ def legend_columns(names: Sequence[str]) -> int:
 
 def legend_height(names: Sequence[str]) -> int:
     """Height that such a legend takes of a chart in pixels."""
-    return LEGEND_PX * -(-len(names) // legend_columns(names))
+    return LEGEND_LINE_PX * -(-len(names) // legend_columns(names))
 
 
 def rows_height(rows: int, each: int, *, legend: int = 1) -> int:

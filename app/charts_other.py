@@ -79,10 +79,11 @@ def scaling(points: pl.DataFrame, predicted: pl.DataFrame, unit: str) -> alt.Lay
         scale=alt.Scale(type="log", nice=False, padding=24),
         axis=alt.Axis(format=".3~s"),
     )
-    shape = alt.Shape(
-        "kind:N",
-        scale=alt.Scale(domain=["measured", "measured, not used", "predicted"], range=["circle", "cross", "diamond"]),
-        legend=alt.Legend(title=None, orient="top", labelLimit=0),
+    kinds = ["measured", "measured, not used", "predicted"]
+    legend = alt.Legend(title=None, orient="top", labelLimit=0)
+    shape = alt.Shape("kind:N", scale=alt.Scale(domain=kinds, range=["circle", "cross", "diamond"]), legend=legend)
+    colour = alt.Color(
+        "kind:N", scale=alt.Scale(domain=kinds, range=[PEER_COLOUR, REFERENCE_COLOUR, RANK_COLOUR]), legend=legend
     )
     layers = []
     if len(predicted):
@@ -93,14 +94,14 @@ def scaling(points: pl.DataFrame, predicted: pl.DataFrame, unit: str) -> alt.Lay
         )
         layers.append(
             alt.Chart(predicted)
-            .mark_point(size=90, filled=True, color=RANK_COLOUR)
-            .encode(x=x, y=y, shape=shape, tooltip=["gpus", "value", "low", "high"])
+            .mark_point(size=90, filled=True, opacity=1)
+            .encode(x=x, y=y, shape=shape, color=colour, tooltip=["gpus", "value", "low", "high"])
         )
     layers.append(alt.Chart(points).mark_line(color=PEER_COLOUR).encode(x=x, y=y))
     layers.append(
         alt.Chart(points)
-        .mark_point(size=90, filled=True, color=PEER_COLOUR)
-        .encode(x=x, y=y, shape=shape, tooltip=["gpus", "value", "kind", "why"])
+        .mark_point(size=90, filled=True, opacity=1)
+        .encode(x=x, y=y, shape=shape, color=colour, tooltip=["gpus", "value", "kind", "why"])
     )
     return alt.layer(*layers).properties(height=340)
 
@@ -109,7 +110,7 @@ def efficiency(rows: pl.DataFrame) -> alt.Chart:
     """Scaling efficiency over the number of GPUs."""
     drawn = rows.with_columns((pl.col("ratio") * 100).alias("percent"))
     return alt.Chart(drawn).mark_line(point=True, color=PEER_COLOUR).encode(
-        x=alt.X("gpus:Q", title="GPUs (logarithmic)", scale=alt.Scale(type="log", base=2)), y=alt.Y("percent:Q", title="efficiency (%)", scale=alt.Scale(domainMin=0)),
+        x=alt.X("gpus:Q", title="GPUs (logarithmic)", scale=alt.Scale(type="log", base=2, nice=False, padding=24), axis=alt.Axis(values=sorted(drawn.get_column("gpus")), format="d")), y=alt.Y("percent:Q", title="efficiency (%)", scale=alt.Scale(domainMin=0)),
         tooltip=["gpus", alt.Tooltip("percent:Q", format=".1f")],
     ).properties(height=280)  # fmt: skip
 
@@ -128,7 +129,7 @@ def runs(rows: pl.DataFrame) -> alt.Chart:
     names = told if len(told) == len(jobs) else [*told, OTHER_JOBS]
     legend = alt.Legend(title=None, orient="bottom", columns=legend_columns(names), labelLimit=0)
     return alt.Chart(drawn).mark_line(point={"size": 70, "filled": True}).encode(
-        x=alt.X("started:T", title="start of the run (UTC)", scale=alt.Scale(type="utc"), axis=alt.Axis(format="%Y-%m-%d %H:%M", labelOverlap="greedy", tickCount=6)),
+        x=alt.X("started:T", title="start of the run (UTC)", scale=alt.Scale(type="utc", padding=14), axis=alt.Axis(format="%Y-%m-%d %H:%M", labelOverlap="greedy", tickCount=6)),
         y=alt.Y("value:Q", title=f"median step ({unit})", scale=alt.Scale(zero=False)),
         color=alt.Color("job:N", sort=names, legend=legend), shape=alt.Shape("job:N", sort=names, legend=legend), detail="line:N",
         tooltip=["run", alt.Tooltip("value:Q", title=f"median step ({unit})", format=",.3~f"), alt.Tooltip("ranks:Q"), alt.Tooltip("started:T", format="%Y-%m-%d %H:%M:%S")],

@@ -45,7 +45,7 @@ HOME = "overview"
 MOST_OPTIONS = 250
 """Options of a list; of more numbers one is typed."""
 RUN, FINDING, RANK, STEP, KERNEL, INSTANCE = "run", "finding", "rank", "step", "kernel", "instance"
-_CURRENT, _PAGES, _GOTO, _WHOLE = "current_run", "page_objects", "goto", "whole_page"
+_CURRENT, _PAGES, _PAGE, _GOTO, _WHOLE = "current_run", "page_objects", "page_shown", "goto", "whole_page"
 
 
 def part(function: Callable[[], None]) -> Callable[[], None]:
@@ -72,8 +72,9 @@ def address(page: str, run_id: str, **params: object) -> str:
     return f"{path}?{urlencode({RUN: run_id, **{key: str(value) for key, value in params.items()}})}"
 
 
-def remember(run: Run | None, pages: dict[str, Any]) -> None:
-    """Keep what the pages of this run of the script need."""
+def remember(run: Run | None, pages: dict[str, Any], shown: str = "") -> None:
+    """Keep what the pages of this run of the script need; ``shown`` is the page in the address."""
+    st.session_state[_PAGE] = shown
     st.session_state[_CURRENT] = run
     st.session_state[_PAGES] = pages
 
@@ -121,7 +122,7 @@ def pick(
     width: int | Literal["stretch"] = 420,
 ) -> T | None:  # fmt: skip
     """A select box whose value stands in the address; what is not among the options is ignored."""
-    name = key(param, "pick")
+    name = _pick_key(param)
     numbers = [option for option in options if isinstance(option, int)]
     typed = len(options) > MOST_OPTIONS and len(numbers) >= len(options) - 1
     _take_address(name, param, options, strict=not typed)
@@ -152,10 +153,15 @@ def _number(
     return first
 
 
+def _pick_key(param: str) -> str:
+    """Pages keep their own choice: what was chosen on one must not be taken for what the address of another asks."""
+    return key(param, "pick", st.session_state.get(_PAGE))
+
+
 def choose(param: str, value: object) -> None:
     """Set a picked value from a callback (a click into a chart or a table) before the box is drawn again."""
-    st.session_state[key(param, "pick")] = value
-    _publish(param, value, key(param, "pick"))
+    st.session_state[_pick_key(param)] = value
+    _publish(param, value, _pick_key(param))
 
 
 def _take_address(name: str, param: str, options: Sequence[Any], *, strict: bool) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -29,8 +30,13 @@ from synthetic_store import RANKS_PER_HOST, add_logs, add_metrics, write_store  
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    Action = Callable[[], object]
+
 PAGES = ("Findings", "Steps", "Ranks", "Collectives", "Network", "Nodes", "What-if", "Data quality", "Runs", "Compare", "Scaling")  # fmt: skip
 FIRST_LIMIT_S, NEXT_LIMIT_S = 2.0, 1.0
+READ_S = 3.0
+"""The first page is read before the next one is opened; meanwhile the browser loads what draws charts and tables."""
+SCROLLED_MS = 700
 STILL_S = 0.15
 """A page counts as drawn when nothing changed for this long; it is taken off the figures."""
 ARGUMENTS = [
@@ -119,6 +125,8 @@ def _measure(chromium: str, address: str, ranks: int) -> list[Timed]:
         page.goto("about:blank")
         first = _timed(page, lambda: page.goto(address), "Overview")
         rows.append(Timed("first page (Overview), fresh server and browser", *first, FIRST_LIMIT_S))
+        time.sleep(READ_S)
+        _calm()
         for again in ("for the first time", "again"):
             rows += [Timed(f"{name}, {again}", *_timed(page, _menu(page, name), name), NEXT_LIMIT_S) for name in PAGES]
         last = None
@@ -126,61 +134,66 @@ def _measure(chromium: str, address: str, ranks: int) -> list[Timed]:
             if name != last:
                 _timed(page, _menu(page, name), name)
                 last = name
-            rows.append(Timed(f"{name}: {words}", *_timed(page, action), NEXT_LIMIT_S))
+            rows.append(Timed(f"{name}: {words}", *_timed(page, action()), NEXT_LIMIT_S))
         browser.close()
     return rows
 
 
-def _interactions(page: Any, ranks: int) -> list[tuple[str, str, Callable[[], object]]]:
-    """What people do on the pages, by page; what the mouse needs before the click is not part of it."""
+def _interactions(page: Any, ranks: int) -> list[tuple[str, str, Callable[[], Action]]]:
+    """What people do on the pages, by page: what brings the mouse to the place, which is not timed, gives the action."""
 
-    def radio(name: str) -> Callable[[], object]:
-        return lambda: page.get_by_role("radio", name=name).click()
+    def radio(name: str) -> Callable[[], Action]:
+        return lambda: lambda: page.get_by_role("radio", name=name).click()
 
     return [
-        ("Findings", "filter by words", lambda: _type(page, "Contains", "rank 3")),
-        ("Steps", "another rank", lambda: _choose(page, "Rank", f"rank {ranks // 2}")),
-        ("Steps", "another step", lambda: _choose(page, "Step", "step 7")),
+        ("Findings", "filter by words", lambda: lambda: _type(page, "textbox", "Contains", "rank 3")),
+        ("Steps", "another rank", lambda: lambda: _type(page, "spinbutton", "Rank", str(ranks // 2))),
+        ("Steps", "another step", lambda: lambda: _type(page, "combobox", "Step", "step 7")),
         ("Ranks", "local work instead of lateness", radio("Local work")),
         ("Ranks", "click a host of the heat map", lambda: _click_chart(page)),
-        ("Ranks", "another rank", lambda: _choose(page, "Rank", f"rank {ranks // 2} on")),
+        ("Ranks", "another rank", lambda: lambda: _type(page, "spinbutton", "Rank", str(ranks // 2))),
         ("Ranks", "click a kernel", lambda: _click_row(page, 1)),
         ("Ranks", "idle causes instead of kernels", radio("Idle causes")),
         ("Collectives", "other order", radio("arrival skew")),
         ("Collectives", "click an instance", lambda: _click_row(page, 0)),
-        ("Nodes", "another metric", lambda: _choose(page, "Metric", "nic_rx_bytes")),
-        ("Data quality", "another table", lambda: _choose(page, "Table", "kernel_stat")),
+        ("Nodes", "another metric", lambda: lambda: _type(page, "combobox", "Metric", "nic_rx_bytes")),
+        ("Data quality", "another table", lambda: lambda: _type(page, "combobox", "Table", "kernel_stat")),
     ]
 
 
-def _menu(page: Any, name: str) -> Callable[[], object]:
+def _menu(page: Any, name: str) -> Action:
     menu = page.get_by_test_id("stSidebar").get_by_role("link", name=name, exact=True)
     return lambda: menu.click()
 
 
-def _type(page: Any, label: str, words: str) -> None:
-    page.get_by_test_id("stMain").get_by_role("textbox", name=label).fill(words)
+def _type(page: Any, role: str, label: str, words: str) -> None:
+    page.get_by_test_id("stMain").get_by_role(role, name=re.compile(label)).first.fill(words)
     page.keyboard.press("Enter")
 
 
-def _choose(page: Any, label: str, option: str) -> None:
-    page.get_by_test_id("stMain").get_by_role("combobox", name=label).first.fill(option)
-    page.keyboard.press("Enter")
+def _click_chart(page: Any) -> Action:
+    chart = page.get_by_test_id("stVegaLiteChart").first
+    chart.scroll_into_view_if_needed()
+    page.wait_for_timeout(SCROLLED_MS)
+    return lambda: chart.click(position={"x": 500, "y": 320})
 
 
-def _click_chart(page: Any) -> None:
-    page.get_by_test_id("stVegaLiteChart").first.click(position={"x": 500, "y": 320})
-
-
-def _click_row(page: Any, table: int) -> None:
-    """A click into the box before the first row of a table, which is a canvas."""
+def _click_row(page: Any, table: int) -> Action:
+    """A click into the box before a row of a table, which is a canvas."""
     grid = page.get_by_test_id("stMain").get_by_test_id("stDataFrame").nth(table)
     grid.scroll_into_view_if_needed()
+    page.wait_for_timeout(SCROLLED_MS)
     box = grid.bounding_box()
-    page.mouse.click(box["x"] + 18, box["y"] + 35 + 18)
+    before = page.url
+
+    def click() -> None:
+        page.mouse.click(box["x"] + 18, box["y"] + 35 + 18 + 35)
+        page.wait_for_url(lambda url: url != before)
+
+    return click
 
 
-def _timed(page: Any, action: Callable[[], object], title: str | None = None) -> tuple[float, float]:
+def _timed(page: Any, action: Action, title: str | None = None) -> tuple[float, float]:
     page.evaluate("window.__text = null")
     start, work = time.perf_counter(), _work()
     action()
