@@ -77,6 +77,14 @@ def open_run(catalog: Catalog, run_id: str) -> Run:
         raise StoreError(f"the run {run_id!r} cannot be read: {error.strerror}") from error
 
 
+def is_replaced(run: Run) -> bool:
+    """Whether the file is gone or another one than when the run was opened."""
+    try:
+        return fingerprint(run.path) != run.fingerprint
+    except OSError:
+        return True
+
+
 def fingerprint(path: Path) -> tuple[int, int, int]:
     """Identity of the file's present content."""
     stat = path.stat()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import altair as alt
 import polars as pl
@@ -13,10 +13,15 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 MOST_LABELLED = 30
-AXIS_PX, LEGEND_PX = 58, 26
+AXIS_PX, LEGEND_PX, LEGEND_LINE_PX, LEGEND_WIDTH_PX = 68, 44, 26, 860
 """What the axis with its title, and a legend without its lines, take of a chart's height."""
 WIDE_LABEL = 420
 """Pixels: names of hosts and kernels are never cut."""
+
+
+def names_axis(overlap: Literal["greedy"] | None = None) -> alt.Axis:
+    """An axis of names, each in the middle of its row and in full; ``greedy`` leaves out those that would overlap."""
+    return alt.Axis(labelLimit=WIDE_LABEL, labelOverlap=overlap or False, labelFlush=False)
 
 
 def part_colours(parts: Sequence[str], columns: int = 5) -> alt.Color:
@@ -36,7 +41,7 @@ def parts_across(
     divisor, unit = time_unit(_longest(rows))
     drawn = _stacked(rows, divisor)
     limit = (drawn.get_column("end").max() or 0) * 0.025
-    y = alt.Y("place:N", sort=sort, title=None, axis=alt.Axis(labelLimit=WIDE_LABEL, labelOverlap=False))
+    y = alt.Y("place:N", sort=sort, title=None, axis=names_axis())
     base = alt.Chart(drawn).encode(y=y)
     bars = base.mark_bar(height={"band": 0.8}).encode(
         x=alt.X("start:Q", title=f"{title} ({unit})", axis=alt.Axis(format=",.4~f")), x2="end:Q", color=part_colours(drawn["part"].to_list(), columns),
@@ -100,25 +105,30 @@ def heat(rows: pl.DataFrame, *, title: str, diverging: bool, selectable: str) ->
         if diverging
         else alt.Scale(scheme=SEQUENTIAL, domain=[0, bound])
     )
-    order = rows.select("row", "row_order").unique().sort("row_order").get_column("row").to_list()
+    order = rows.group_by("row").agg(pl.col("row_order").min()).sort("row_order").get_column("row").to_list()
+    columns = rows.select("column", "step").unique("column").sort("step").get_column("column").to_list()
     click = alt.selection_point(name="clicked", fields=[selectable], on="click", clear="dblclick")
     height = min(1200, rows_height(len(order), 18 if len(order) <= 60 else 13 if len(order) <= 72 else 7, legend=2))
     return (
         alt.Chart(drawn)
         .mark_rect(stroke=None)
         .encode(
-            x=alt.X("step:O", title="step", axis=alt.Axis(labelAngle=0, labelOverlap="greedy")),
-            y=alt.Y("row:N", sort=order, title=None, axis=alt.Axis(labelLimit=WIDE_LABEL, labelOverlap="greedy")),
+            x=alt.X("column:O", sort=columns, title="step", axis=alt.Axis(labelAngle=0, labelOverlap="greedy")),
+            y=alt.Y(
+                "row:N",
+                sort=order,
+                title=None,
+                axis=names_axis() if len(order) <= 2 * MOST_LABELLED else names_axis("greedy"),
+            ),
             color=alt.Color(
                 "value:Q",
                 scale=scale,
                 legend=alt.Legend(title=f"{title} ({unit})", orient="top", gradientLength=320, titleLimit=0),
             ),
-            opacity=alt.condition(click, alt.value(1), alt.value(0.55)),
             tooltip=[
                 alt.Tooltip("rank:Q", format="d"),
                 "host:N",
-                "step:O",
+                alt.Tooltip("column:O", title="step"),
                 alt.Tooltip("value:Q", title=f"{title} ({unit})", format=",.3~f"),
             ],
         )
@@ -174,6 +184,17 @@ def _longest(rows: pl.DataFrame) -> float:
 
 def _wide(places: Sequence[str]) -> bool:
     return sum(len(place) + 2 for place in places[:MOST_LABELLED]) > 150
+
+
+def legend_columns(names: Sequence[str]) -> int:
+    """Columns of a legend that fit beside each other above or below a chart over the page's width."""
+    longest = max((len(name) for name in names), default=1)
+    return max(1, min(len(names), int(LEGEND_WIDTH_PX / (longest * 7 + 34))))
+
+
+def legend_height(names: Sequence[str]) -> int:
+    """Height that such a legend takes of a chart in pixels."""
+    return LEGEND_LINE_PX * -(-len(names) // legend_columns(names))
 
 
 def rows_height(rows: int, each: int, *, legend: int = 1) -> int:

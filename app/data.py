@@ -11,6 +11,7 @@ from catalog import Catalog, Run
 
 from diagnose.config import Config, load_config
 from diagnose.errors import StoreError
+from diagnose.findings.evaluate import evaluate
 from diagnose.findings.rules import RuleBook
 from diagnose.report.assemble import assemble
 from diagnose.report.document import encode
@@ -20,6 +21,8 @@ from diagnose.store.reader import Store
 if TYPE_CHECKING:
     import polars as pl
 
+    from diagnose.findings.evaluate import Evaluation
+    from diagnose.model import Finding
     from diagnose.report.document import Document
 
 QUERIES = Path(__file__).parent / "queries"
@@ -94,7 +97,17 @@ def report_of(path: str, fingerprint: tuple[int, int, int]) -> Document:
 
 @st.cache_resource(max_entries=64, show_spinner=False)
 def _document(path: str, fingerprint: tuple[int, int, int]) -> Document:
-    return assemble(_store(path, fingerprint), config(), rules())
+    return assemble(_store(path, fingerprint), config(), rules(), evaluated=_evaluated(path, fingerprint))
+
+
+@st.cache_resource(max_entries=64, show_spinner=False)
+def _evaluated(path: str, fingerprint: tuple[int, int, int]) -> Evaluation:
+    return evaluate(_store(path, fingerprint), config(), rules())
+
+
+def findings_of(path: str, fingerprint: tuple[int, int, int]) -> tuple[Finding, ...]:
+    """The findings of a file that a cache key names, as the comparison wants them."""
+    return tuple(_evaluated(path, fingerprint).findings)
 
 
 def document(run: Run) -> Document:

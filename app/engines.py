@@ -15,7 +15,6 @@ from diagnose.analysis.scaling.one_run import estimate
 from diagnose.analysis.scaling.stores import read_stores
 from diagnose.analysis.scaling.table import build_curve
 from diagnose.errors import DiagnoseError
-from diagnose.findings.evaluate import evaluate
 from diagnose.findings.scaling import scaling_findings
 from diagnose.report.compare_document import document as compare_document
 from diagnose.report.compare_render import render
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
 
     from catalog import Run
 
+    from diagnose.analysis.compare.facts import RunFacts
     from diagnose.report.compare_document import CompareDocument
 
 Key = tuple[str, str, tuple[int, int, int]]
@@ -67,15 +67,19 @@ def _key(run: Run) -> Key:
     return run.id, str(run.path), run.fingerprint
 
 
+@st.cache_resource(max_entries=32, show_spinner=False)
+def facts_of(name: str, path: str, fingerprint: tuple[int, int, int]) -> RunFacts:
+    """What a comparison needs to know of one run."""
+    return read_run(data.reader(path, fingerprint), name)
+
+
 @st.cache_resource(max_entries=16, show_spinner=False)
 def _compare(base: Key, new: Key) -> Compared:
-    facts = [read_run(data.reader(path, mark), name) for name, path, mark in (base, new)]
+    facts = [facts_of(*run) for run in (base, new)]
     reasons = refusals(facts[:1], facts[1:])
     if reasons:
         return Compared(None, tuple(reasons))
-    findings = [
-        evaluate(data.reader(path, mark), data.config(), data.rules()).findings for _, path, mark in (base, new)
-    ]
+    findings = [data.findings_of(path, mark) for _, path, mark in (base, new)]
     return Compared(
         compare_document(compare_runs(facts[:1], facts[1:]), data.rules(), before=findings[:1], after=findings[1:]), ()
     )

@@ -20,7 +20,7 @@ _NETWORK_CAUSES = (
     "nic_slow", "link_errors", "congestion", "oversubscription", "bandwidth_bound", "latency_bound", "wrong_protocol", "no_rdma", "partial_rdma", "no_gdr", "partial_gdr",
     "wrong_interface", "rail_mismatch", "p2p_disabled", "intra_node_link", "version_mismatch", "comm_error", "traffic_mixing", "hang",
 )  # fmt: skip
-_NODE_CAUSES = (
+NODE_CAUSES = (
     "throttling",
     "hardware_error",
     "host_slow",
@@ -70,7 +70,7 @@ def places(finding: FindingEntry) -> list[tuple[str, str, dict[str, object]]]:
         found.append(("steps", "Steps", {}))
     if finding.cause in _NETWORK_CAUSES:
         found += [("network", "Network", {}), ("collectives", "Collectives", {})]
-    if finding.hosts or finding.cause in _NODE_CAUSES:
+    if finding.hosts or finding.cause in NODE_CAUSES:
         found.append(("nodes", "Node metrics", {"host": finding.hosts[0]} if finding.hosts else {}))
     if finding.cause == "data_quality":
         found.append(("quality", "Data quality", {}))

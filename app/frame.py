@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import data
 import polars as pl
 import state
 import streamlit as st
-from text import in_units, label, plain
+from text import collect, in_units, label, plain
 from theme import SEVERITY_COLOUR, SEVERITY_ICON
 
 from diagnose.report import view
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from diagnose.report.document import Document, FindingEntry
 
 FEW_ROWS = 8
-LONG_NAME = 45
-"""Characters from which a column of names gets the widest column."""
+WIDEST_PX = 420
+"""Width of a column of long names; shorter ones get what they need, as far as the page allows."""
 
 
 def sidebar() -> str | None:
@@ -44,14 +44,14 @@ def heading(title: str, question: str) -> Document:
     run = state.current()
     document = data.document(run)
     st.title(title, anchor=False)
-    st.caption(plain(question))
-    st.caption(" · ".join((f"Run **{plain(document.run.name)}**", *(plain(fact) for fact in view.run_facts(document)))))
+    facts = " · ".join((f"Run **{plain(document.run.name)}**", *(plain(fact) for fact in view.run_facts(document))))
+    st.caption(f"{plain(question)}  \n{facts}")
     return document
 
 
-def empty(title: str, why: str, collect: str = "") -> None:
+def empty(title: str, why: str, needs: str = "") -> None:
     """Nothing to show: why, and what would change that."""
-    st.info(f"{why}\n\n{f'To see it: {collect}' if collect else ''}", title=title, icon=":material/inbox:")
+    st.info(f"{why}\n\n{f'To see it: {needs}' if needs else ''}", title=title, icon=":material/inbox:")
 
 
 def missing(document: Document, *words: str) -> bool:
@@ -60,7 +60,7 @@ def missing(document: Document, *words: str) -> bool:
         item for item in document.not_checked if any(word in f"{item.question} {item.why}".lower() for word in words)
     ]
     for item in found:
-        empty(plain(item.question), plain(item.why), plain(item.collect))
+        empty(plain(item.question), plain(item.why), collect(item.collect))
     return bool(found)
 
 
@@ -102,11 +102,11 @@ def _details(finding: FindingEntry) -> None:
 
 
 def table(
-    rows: pl.DataFrame, *, key: str, alt: str, on_pick: Callable[..., None] | None = None, hide: Sequence[str] = (), height: int | None = None,
+    rows: pl.DataFrame, *, key: str, alt: str, on_pick: Callable[..., None] | None = None, hide: Sequence[str] = (), height: int | Literal["content"] | None = None,
     labels: dict[str, str] | None = None,
 ) -> None:  # fmt: skip
     """A table in the units of its labels; with ``on_pick`` a click on a row calls it with the widget's key."""
-    shown = in_units(rows.drop(hide, strict=False))
+    shown = _without_empty(in_units(rows.drop(hide, strict=False)))
     columns = {name: _column(name, shown, (labels or {}).get(name)) for name in shown.columns}
     extra: dict[str, Any] = {"height": "content" if len(shown) < FEW_ROWS else height or "auto"}
     if on_pick is not None:
@@ -122,6 +122,15 @@ def table(
         placeholder="–",
         **extra,
     )
+
+
+def _without_empty(rows: pl.DataFrame) -> pl.DataFrame:
+    """Columns that say nothing in any row only push the others out of sight."""
+    silent = [
+        name for name in rows.columns
+        if (column := rows.get_column(name)).is_null().all() or (column.dtype == pl.String and (column.fill_null("") == "").all())
+    ]  # fmt: skip
+    return rows.drop(silent) if len(silent) < len(rows.columns) else rows
 
 
 def picked_row(key: str) -> int | None:
@@ -143,8 +152,10 @@ def _column(name: str, rows: pl.DataFrame, words: str | None) -> Any:  # noqa: A
         )
     if kind.is_integer():
         return st.column_config.NumberColumn(title, format="%d")
-    longest = rows.get_column(name).str.len_chars().max() if kind == pl.String else 0
-    return st.column_config.Column(title, width="large" if (longest or 0) > LONG_NAME else None)  # type: ignore[operator]
+    longest = rows.get_column(name).str.len_chars().max() if kind == pl.String else None
+    if longest is None:
+        return st.column_config.Column(title)
+    return st.column_config.Column(title, width=min(WIDEST_PX, max(60, 7 * max(len(title) + 1, int(longest)) + 14)))  # type: ignore[call-overload]
 
 
 def facts(items: dict[str, str | None]) -> None:

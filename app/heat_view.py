@@ -92,6 +92,7 @@ def clicked(name: str) -> None:
         state.choose("host", chosen[0]["host"])
     elif chosen[0].get("rank") is not None:
         state.choose(state.RANK, int(chosen[0]["rank"]))
+        state.whole_page()
 
 
 def row_clicked(name: str, signatures: list[str]) -> None:

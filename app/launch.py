@@ -27,6 +27,7 @@ def warm() -> None:
     """Import what the pages import, and read the run that is shown first; what is wrong with it is told on its page."""
     # Nothing is kept on disk, so that the caches say they stay in memory is no news.
     logging.getLogger("streamlit.runtime.caching.cache_data_api").setLevel(logging.ERROR)
+    import ahead
     import catalog
     import data
 
@@ -40,6 +41,7 @@ def warm() -> None:
         if listed.runs:
             run = catalog.open_run(listed, next(iter(listed.runs)))
             data.report_of(str(run.path), run.fingerprint)
+            ahead.start(listed)
     except DiagnoseError as error:
         logging.getLogger("diagnose.app").info("the first run cannot be read: %s", error)
 

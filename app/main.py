@@ -49,7 +49,7 @@ if picked is None:
     )
     st.stop()
 try:
-    state.remember(data.open_run(picked), pages)
+    state.remember(data.open_run(picked), pages, page.url_path)
     page.run()
 except DiagnoseError as error:
     reason = str(error).replace(f"{data.runs().root}/", "")  # where the folder lies is nobody's business in a browser

@@ -190,9 +190,16 @@ def _giga(value: float | None) -> float | None:
     return None if value is None else value * 1e-9
 
 
+def _named(item: object) -> str:
+    """A device by its name where it has one: its other facts stand in the table of NICs."""
+    if not isinstance(item, dict) or not item.get("name"):
+        return _cell(item)
+    return f"{item['name']}{'' if item.get('used', True) else ' (not used)'}"
+
+
 def _cell(value: object) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{key} {_cell(item)}" for key, item in value.items() if item is not None)
     if isinstance(value, list | tuple):
-        return "; ".join(_cell(item) for item in value)
+        return ", ".join(_named(item) for item in value)
     return "" if value is None else str(value)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, NamedTuple
 
 import data
 import polars as pl
+from findings_view import NODE_CAUSES
 
 from diagnose.report.sheet import is_series
 from diagnose.report.view import ranges
@@ -36,6 +38,9 @@ _LIKELY = (
 )
 
 
+_WORD = re.compile(r"[a-z]+\d*")
+
+
 class Series(NamedTuple):
     """Lines of the chosen host and of the most deviating others, the band of all, unit and what was left out."""
 
@@ -48,10 +53,8 @@ class Series(NamedTuple):
 def metrics(run: Run, document: Document) -> pl.DataFrame:
     """Metrics, those that findings speak of first, then those that most often tell something."""
     frame = data.rows(run, "metric_names")
-    spoken = " ".join(
-        f"{item.source} {item.text}" for finding in document.findings for item in finding.evidence
-    ).lower()
-    named = [spoken.count(name.lower()) > 0 for name in frame.get_column("metric")]
+    spoken = _spoken(document)
+    named = [spoken.issuperset(_words(name)) for name in frame.get_column("metric")]
     likely = [
         next((place for place, word in enumerate(_LIKELY) if word in name.lower()), len(_LIKELY))
         for name in frame.get_column("metric")
@@ -59,6 +62,24 @@ def metrics(run: Run, document: Document) -> pl.DataFrame:
     return frame.with_columns(
         pl.Series("named", named, dtype=pl.Boolean), pl.Series("likely", likely, dtype=pl.Int64)
     ).sort("named", "likely", "metric", descending=[True, False, False])
+
+
+def _spoken(document: Document) -> set[str]:
+    """Words of the findings about nodes, and of the rows that the report shows of them."""
+    texts = [
+        f"{item.title} {item.message} {' '.join(item.devices)}"
+        for item in document.findings
+        if item.cause in NODE_CAUSES
+    ]
+    rows = (document.charts.nodes if document.charts else None) or ()
+    return _words(
+        " ".join((*texts, *(f"{row.get('device')} {row.get('measure')}" for row in rows if isinstance(row, dict))))
+    )
+
+
+def _words(text: str) -> set[str]:
+    """Words of a text or of a metric's name, without those that only tell how it is counted."""
+    return set(_WORD.findall(text.lower())) - {"total", "seconds"}
 
 
 def series(run: Run, listed: pl.DataFrame, metric: str, host: str | None) -> Series:

@@ -8,8 +8,11 @@ import charts
 import data
 import frame
 import heat_view
+import polars as pl
+import shape
 import state
 import streamlit as st
+from text import short_kernels, verbatim
 
 if TYPE_CHECKING:
     from catalog import Run
@@ -34,11 +37,11 @@ def kernels(run: Run, rank: int) -> None:
         return
     st.caption(
         "Time per counted step, this rank against the median of its peers, largest difference first. "
-        "Click a row to see the kernel on every rank."
+        "Click a row for its whole name and its time on every rank."
     )
     signatures = compared.get_column("signature").to_list()
     frame.table(
-        compared,
+        compared.with_columns(pl.Series("name", short_kernels(compared.get_column("name").to_list()))),
         key=state.key("kernels", rank),
         alt="Kernels of the rank against the median of its peers",
         on_pick=lambda key: heat_view.row_clicked(key, signatures),
@@ -54,11 +57,12 @@ def one_kernel(run: Run, rank: int, signature: str) -> None:
     """One kernel: its whole name, its time on every rank, its longest executions on this one."""
     over = data.rows(run, "kernel_ranks", signature=signature)
     st.subheader("One kernel on every rank", anchor=False)
-    st.code(over.item(0, "name"), language=None, wrap_lines=True)
-    chart = charts.kernel_over_ranks(over, rank)
+    st.markdown(verbatim(over.item(0, "name")))
+    shown = shape.thinned(over, "call_ns", rank)
+    chart = charts.kernel_over_ranks(shown.rows, rank)
     alt = "Time per call of the kernel on every rank"
     st.altair_chart(chart, alt=alt, key=state.key("kernel", signature, rank))
-    st.caption(f"Diamond: rank {rank}. Dashed: median over the ranks.")
+    st.caption(f"Diamond: rank {rank}. Dashed: median over the ranks. {shown.note}")
     calls = data.rows(run, "kernel_calls", rank=rank, kernel=over.item(0, "name"))
     if calls.is_empty():
         frame.empty("No single executions", "The store keeps statistics only.", "`diagnose run --keep kernels`")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import data
 import polars as pl
+from text import plain
 
 from diagnose.units import format_bytes, format_count, format_ratio
 
@@ -48,11 +49,6 @@ def clocks(document: Document) -> pl.DataFrame:
     return _frame(document.clocks)
 
 
-def not_checked(document: Document) -> pl.DataFrame:
-    """Open questions."""
-    return _frame(document.not_checked)
-
-
 def covered(document: Document) -> str:
     """How much of the job the traces cover."""
     run = document.run
@@ -62,23 +58,16 @@ def covered(document: Document) -> str:
     return f"Ranks with traces: {seen} of {format_count(run.world_size)} ({format_ratio(len(run.ranks) / run.world_size)})."
 
 
-def by_kind(run: Run) -> pl.DataFrame:
-    """What was read, in words: a plain table, because the first page should not load the large grid."""
-    rows = data.rows(run, "coverage")
-    states = [
-        ", ".join(f"{format_count(row[name])} {name}" for name in _STATES[::-1] if row[name])
-        for row in rows.iter_rows(named=True)
-    ]
-    return pl.DataFrame(
-        {
-            "kind": rows.get_column("kind"),
-            "files": states,
-            "size": [format_bytes(value) for value in rows.get_column("bytes")],
-            "ranks": [format_count(value) for value in rows.get_column("ranks")],
-            "hosts": [format_count(value) for value in rows.get_column("hosts")],
-        },
-        schema=dict.fromkeys(("kind", "files", "size", "ranks", "hosts"), pl.String),
-    )
+def by_kind(run: Run) -> str:
+    """What was read, as a table of Markdown: the first page should not load what draws larger ones."""
+    lines = ["| kind | files | size | ranks | hosts |", "|---|---|---|---|---|"]
+    for row in data.rows(run, "coverage").iter_rows(named=True):
+        states = ", ".join(f"{format_count(row[name])} {name}" for name in _STATES[::-1] if row[name])
+        counts = (format_count(row[name]) if row[name] else "not named" for name in ("ranks", "hosts"))
+        lines.append(
+            f"| {' | '.join(plain(cell) for cell in (row['kind'], states, format_bytes(row['bytes']), *counts))} |"
+        )
+    return "\n".join(lines)
 
 
 def columns(table: Table) -> pl.DataFrame:

@@ -18,8 +18,8 @@ _NUMBER = re.compile(r"\d+")
 BUDGET_S = 0.6
 """Time that one drawing of the list may spend on verdicts that nobody computed yet."""
 _SCHEMA = {
-    "run": pl.String, "name": pl.String, "started": pl.Datetime("us", "UTC"), "ranks": pl.Int64, "hosts": pl.Int64, "step": pl.String, "verdict": pl.String,
-    "network-bound": pl.String, "critical": pl.Int64, "warnings": pl.Int64, "devices": pl.String, "problem": pl.String, "step_ns": pl.Float64, "job": pl.String,
+    "run": pl.String, "started": pl.Datetime("us", "UTC"), "ranks": pl.Int64, "hosts": pl.Int64, "step": pl.String, "verdict": pl.String,
+    "network-bound": pl.String, "critical": pl.Int64, "warnings": pl.Int64, "devices": pl.String, "name": pl.String, "problem": pl.String, "step_ns": pl.Float64, "job": pl.String,
 }  # fmt: skip
 
 

@@ -6,10 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import data
 import polars as pl
+from text import plain
 
 from diagnose.errors import StoreError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from catalog import Run
 
     from diagnose.report.document import Document
@@ -85,6 +88,19 @@ def efficiency(section: dict[str, Any]) -> pl.DataFrame:
     return pl.DataFrame(
         [{"gpus": row["gpus"], "ratio": row["ratio"]} for row in rows], schema={"gpus": pl.Int64, "ratio": pl.Float64}
     )
+
+
+def paragraphs(verdict: Sequence[str]) -> list[str]:
+    """Sentences of the verdict as Markdown; lines that begin with a dash are one list."""
+    found: list[str] = []
+    for line in verdict:
+        item = line.startswith("- ")
+        text = f"- {plain(line[2:])}" if item else plain(line)
+        if item and found and found[-1].startswith("- "):
+            found[-1] += f"\n{text}"
+        else:
+            found.append(text)
+    return found
 
 
 def unit(section: dict[str, Any]) -> str:

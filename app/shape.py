@@ -19,6 +19,10 @@ MAX_BARS = 160
 MAX_ROWS = 72
 """Rows of a heat map that a screen can show with readable names; more are joined by host."""
 MAX_HOST_ROWS = 200
+MAX_POINTS = 2_000
+"""Points of a chart over ranks."""
+MAX_CELLS, MAX_COLUMNS = 6_000, 160
+"""Cells of a heat map that a browser draws at once, and columns that a screen can show."""
 _IDLE = ("idle_input_ns", "idle_host_ns", "idle_sync_ns", "idle_bubble_ns")
 _TABLE_WORDS = {
     "step_ns": "whole step",
@@ -95,7 +99,26 @@ def by_rank_or_host(frame: pl.DataFrame) -> Shown:
 
 
 def heat(frame: pl.DataFrame, host: str | None) -> Shown:
-    """Rows with ``row`` (name), ``step``, ``value_ns``: ranks of one host, all ranks while few, else the extreme rank of each host."""
+    """Rows with ``row`` (name), ``column`` (step or steps), ``value_ns``: ranks of one host, all ranks while few, else the
+    extreme rank of each host; many steps are joined by the extreme one.
+    """
+    shown = _heat_rows(frame, host)
+    rows, steps = shown.rows.get_column("row").n_unique(), shown.rows.get_column("step").unique().sort()
+    join = -(-len(steps) // max(1, min(MAX_COLUMNS, MAX_CELLS // max(1, rows))))
+    if join == 1:
+        return Shown(shown.rows.with_columns(pl.col("step").cast(pl.String).alias("column")), shown.note)
+    first = pl.col("step").rank("dense").cast(pl.Int64) - 1
+    worst = pl.col("value_ns").sort_by(pl.col("value_ns").abs()).last()
+    others = [pl.col(name).sort_by(pl.col("value_ns").abs()).last() for name in ("rank", "host", "row_order")]
+    named = shown.rows.with_columns((first // join).alias("group")).with_columns(
+        pl.format("{}–{}", pl.col("step").min().over("group"), pl.col("step").max().over("group")).alias("column")
+    )
+    joined = named.group_by("row", "group", "column").agg(worst, *others, pl.col("step").min())
+    note = f"{len(steps)} steps in groups of {join}: each cell shows the most deviating one."
+    return Shown(joined.sort("row_order", "group").drop("group"), f"{shown.note} {note}".strip())
+
+
+def _heat_rows(frame: pl.DataFrame, host: str | None) -> Shown:
     if host is not None:
         frame = frame.filter(pl.col("host") == host)
     ranks = frame.get_column("rank").n_unique()
@@ -119,6 +142,22 @@ def heat(frame: pl.DataFrame, host: str | None) -> Shown:
         joined = joined.join(most.select("row"), on="row")
         note += f" The {MAX_HOST_ROWS} most deviating of {rows} hosts."
     return Shown(joined.sort("row_order", "step"), note)
+
+
+def thinned(frame: pl.DataFrame, value: str, keep: int | None = None) -> Shown:
+    """One point a rank while a chart can hold them; of more ranks the most deviating of each few neighbours, and ``keep``."""
+    if len(frame) <= MAX_POINTS:
+        return Shown(frame, "")
+    each = -(-len(frame) // MAX_POINTS)
+    far = (pl.col(value) - pl.col(value).median()).abs()
+    most = (
+        frame.with_columns(far.alias("far"))
+        .sort("far", descending=True, nulls_last=True)
+        .group_by(pl.col("rank") // each, maintain_order=True)
+    )
+    kept = most.agg(pl.col("rank").first().alias("kept")).get_column("kept").to_list()
+    note = f"Of each {each} neighbouring ranks the one furthest from the median."
+    return Shown(frame.filter(pl.col("rank").is_in([*kept, keep])), note)
 
 
 def beside_peers(per_rank: Sequence[RankParts], roles: pl.DataFrame, rank: int) -> pl.DataFrame:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 from urllib.parse import quote, urlencode
 
 import data
 import streamlit as st
+from catalog import is_replaced
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -40,8 +42,28 @@ PAGES = (
     PageInfo("scaling", "Scaling", ":material/trending_up:", "All runs"),
 )
 HOME = "overview"
+MOST_OPTIONS = 250
+"""Options of a list; of more numbers one is typed."""
 RUN, FINDING, RANK, STEP, KERNEL, INSTANCE = "run", "finding", "rank", "step", "kernel", "instance"
-_CURRENT, _PAGES, _GOTO = "current_run", "page_objects", "goto"
+_CURRENT, _PAGES, _PAGE, _GOTO, _WHOLE = "current_run", "page_objects", "page_shown", "goto", "whole_page"
+
+
+def part(function: Callable[[], None]) -> Callable[[], None]:
+    """A part of a page that its own widgets draw anew alone; the whole page follows when the store was replaced under it."""
+
+    @st.fragment
+    @functools.wraps(function)
+    def drawn() -> None:
+        if st.session_state.pop(_WHOLE, False) or is_replaced(current()):
+            st.rerun()
+        function()
+
+    return drawn
+
+
+def whole_page() -> None:
+    """From a callback inside a part: what was chosen there concerns the other parts too."""
+    st.session_state[_WHOLE] = True
 
 
 def address(page: str, run_id: str, **params: object) -> str:
@@ -50,8 +72,9 @@ def address(page: str, run_id: str, **params: object) -> str:
     return f"{path}?{urlencode({RUN: run_id, **{key: str(value) for key, value in params.items()}})}"
 
 
-def remember(run: Run | None, pages: dict[str, Any]) -> None:
-    """Keep what the pages of this run of the script need."""
+def remember(run: Run | None, pages: dict[str, Any], shown: str = "") -> None:
+    """Keep what the pages of this run of the script need; ``shown`` is the page in the address."""
+    st.session_state[_PAGE] = shown
     st.session_state[_CURRENT] = run
     st.session_state[_PAGES] = pages
 
@@ -99,8 +122,12 @@ def pick(
     width: int | Literal["stretch"] = 420,
 ) -> T | None:  # fmt: skip
     """A select box whose value stands in the address; what is not among the options is ignored."""
-    name = key(param, "pick")
-    _take_address(name, param, options)
+    name = _pick_key(param)
+    numbers = [option for option in options if isinstance(option, int)]
+    typed = len(options) > MOST_OPTIONS and len(numbers) >= len(options) - 1
+    _take_address(name, param, options, strict=not typed)
+    if typed:
+        return _number(label, options, numbers, name, param, default, help)  # type: ignore[return-value, arg-type]
     chosen: T | None = st.selectbox(
         label, options, index=list(options).index(default) if default in options else 0 if options else None,
         key=name, format_func=format_func, help=help, on_change=_write, args=(param, name), placeholder="none", width=width,
@@ -108,13 +135,36 @@ def pick(
     return chosen
 
 
+def _number(
+    label: str, options: Sequence[int | None], numbers: list[int], name: str, param: str, default: int | None, help: str | None  # noqa: A002
+) -> int | None:  # fmt: skip
+    """Many ranks or steps: a number is typed faster than found in a list, and a browser draws it faster."""
+    first = default if default in numbers else None if None in options else numbers[0]
+    st.session_state.setdefault(name, first)
+    value = st.number_input(
+        f"{label} ({min(numbers)} to {max(numbers)})", min(numbers), max(numbers), None, 1, key=name, help=help, on_change=_write, args=(param, name),
+        placeholder="all" if None in options else "none", width=260,
+    )  # fmt: skip
+    if value is None:
+        return first if None not in options else None
+    if value in numbers:
+        return value
+    st.caption(f"There is no {label.lower()} {value} in this run.")
+    return first
+
+
+def _pick_key(param: str) -> str:
+    """Pages keep their own choice: what was chosen on one must not be taken for what the address of another asks."""
+    return key(param, "pick", st.session_state.get(_PAGE))
+
+
 def choose(param: str, value: object) -> None:
     """Set a picked value from a callback (a click into a chart or a table) before the box is drawn again."""
-    st.session_state[key(param, "pick")] = value
-    _publish(param, value, key(param, "pick"))
+    st.session_state[_pick_key(param)] = value
+    _publish(param, value, _pick_key(param))
 
 
-def _take_address(name: str, param: str, options: Sequence[Any]) -> None:
+def _take_address(name: str, param: str, options: Sequence[Any], *, strict: bool) -> None:
     asked = in_address(param)
     seen = f"{name}:seen"
     if asked is not None and (name not in st.session_state or st.session_state.get(seen) != asked):
@@ -122,7 +172,7 @@ def _take_address(name: str, param: str, options: Sequence[Any]) -> None:
         match = next((option for option in options if str(option) == asked), None)
         if match is not None:
             st.session_state[name] = match
-    if name in st.session_state and st.session_state[name] not in options:
+    if strict and name in st.session_state and st.session_state[name] not in options:
         del st.session_state[name]
 
 

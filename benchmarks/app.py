@@ -1,15 +1,17 @@
-"""How fast the dashboard answers on a large run: first page and every page after it, in a real browser.
+"""How fast the dashboard answers on a large run: first page, every page after it, and what people do on them, in a real browser.
 
 Usage: python benchmarks/app.py [--ranks 1024] [--steps 20]     needs the extra `app`, playwright and chromium
 
+The run has traces, communication logs and node metrics of every host; a second run of the same size stands beside it.
 Time: from the request until the page stands still with its charts. Work: processor time of server and browser together
-until then, which does not depend on what else runs on the machine. Prints Markdown.
+until then, which depends less on what else runs on the machine. Prints Markdown.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -18,17 +20,25 @@ import tempfile
 import time
 import urllib.request
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "app"))
 
-from synthetic_store import write_store  # noqa: E402 - lies beside the tests that share it
+from synthetic_store import RANKS_PER_HOST, add_logs, add_metrics, write_store  # noqa: E402 - lies beside the tests that share it
 
-PAGES = ("Findings", "Steps", "Ranks", "Collectives", "Network", "Nodes", "What-if", "Data quality", "Runs", "Scaling")
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Action = Callable[[], object]
+
+PAGES = ("Findings", "Steps", "Ranks", "Collectives", "Network", "Nodes", "What-if", "Data quality", "Runs", "Compare", "Scaling")  # fmt: skip
 FIRST_LIMIT_S, NEXT_LIMIT_S = 2.0, 1.0
+READ_S = 3.0
+"""The first page is read before the next one is opened; meanwhile the browser loads what draws charts and tables."""
+SCROLLED_MS = 700
 STILL_S = 0.15
-"""Charts count as drawn when nothing changed for this long; it is taken off the figures."""
+"""A page counts as drawn when nothing changed for this long; it is taken off the figures."""
 ARGUMENTS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -39,7 +49,7 @@ ARGUMENTS = [
 ]
 _QUIET = """() => {
   const main = document.querySelector('[data-testid=stMain]');
-  const busy = document.querySelector('[data-testid=stApp][data-test-script-state=running], [data-testid=stStatusWidget], [data-stale=true]');
+  const busy = document.querySelector('[data-testid=stApp][data-test-script-state=running], [data-testid=stStatusWidget], [data-stale=true], [data-testid=stMain] [data-testid=stSkeleton]');
   const text = (main ? main.innerText.length : 0) + ':' + document.querySelectorAll('canvas, svg').length;
   const now = performance.now();
   if (!main || busy || !main.querySelector('h1') || window.__text !== text) { window.__text = text; window.__since = now; return false; }
@@ -47,18 +57,26 @@ _QUIET = """() => {
 }""".replace("STILL_MS", str(STILL_S * 1000))
 
 
+class Timed(NamedTuple):
+    """One line of the table."""
+
+    name: str
+    seconds: float
+    work_s: float
+    limit_s: float
+
+
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--ranks", type=int, default=1024)
     options.add_argument("--steps", type=int, default=20)
+    options.add_argument("--collectives", type=int, default=40, help="collectives in a step")
     arguments = options.parse_args()
     chromium = shutil.which("chromium")
     if chromium is None:
         sys.exit("needs chromium")
     with tempfile.TemporaryDirectory() as folder:
-        write_store(
-            Path(folder) / "large.duckdb", ranks=arguments.ranks, steps=arguments.steps, slow_rank=arguments.ranks // 3
-        )
+        _write_runs(Path(folder), arguments.ranks, arguments.steps, arguments.collectives)
         port = _free_port()
         server = subprocess.Popen(
             [sys.executable, "-m", "diagnose", "app", folder, "--port", str(port)],
@@ -69,61 +87,113 @@ def main() -> None:
         try:
             _wait(port)
             _calm()
-            rows = _measure(chromium, f"http://127.0.0.1:{port}")
+            before = os.getloadavg()[0]
+            rows = _measure(chromium, f"http://127.0.0.1:{port}", arguments.ranks)
         finally:
             server.terminate()
             server.wait()
-    print(f"Load of the machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors.\n")
+    print(f"Load of the machine before: {before:.1f} on {os.cpu_count()} processors.\n")
     print(
         f"| {arguments.ranks} ranks x {arguments.steps} steps | time (s) | work (s) | limit (s) |\n|---|---:|---:|---:|"
     )
-    for name, seconds, work, limit in rows:
+    for row in rows:
         print(
-            f"| {name} | {seconds:.2f} | {work:.2f} | {limit:.0f} |{' TOO SLOW' if min(seconds, work) > limit else ''}"
+            f"| {row.name} | {row.seconds:.2f} | {row.work_s:.2f} | {row.limit_s:.0f} |{' TOO SLOW' if row.seconds > row.limit_s else ''}"
         )
 
 
-def _measure(chromium: str, address: str) -> list[tuple[str, float, float, float]]:
+def _write_runs(folder: Path, ranks: int, steps: int, collectives: int) -> None:
+    hosts = max(1, ranks // RANKS_PER_HOST)
+
+    def extra(writer: Any) -> None:
+        add_logs(writer, hosts=hosts)
+        add_metrics(writer, hosts=hosts)
+
+    for name, slow in (("large-1", ranks // 3), ("large-2", None)):
+        write_store(
+            folder / f"{name}.duckdb", ranks=ranks, steps=steps, slow_rank=slow, name=name, collectives=collectives, extra=extra
+        )  # fmt: skip
+
+
+def _measure(chromium: str, address: str, ranks: int) -> list[Timed]:
     from playwright.sync_api import sync_playwright
 
-    rows: list[tuple[str, float, float, float]] = []
+    rows: list[Timed] = []
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=ARGUMENTS)
         page = browser.new_page(viewport={"width": 1366, "height": 768})
-        rows.append(
-            (
-                "first page (Overview) of a fresh server",
-                *_timed(page, lambda: page.goto(address), "Overview"),
-                FIRST_LIMIT_S,
-            )
-        )
-        for name in PAGES:
-            menu = page.get_by_test_id("stSidebar").get_by_role("link", name=name, exact=True)
-            rows.append((f"{name}, for the first time", *_timed(page, menu.click, name), NEXT_LIMIT_S))
-        for name in ("Overview", "Ranks", "Collectives"):
-            menu = page.get_by_test_id("stSidebar").get_by_role("link", name=name, exact=True)
-            rows.append((f"{name}, again", *_timed(page, menu.click, name), NEXT_LIMIT_S))
-        page.get_by_test_id("stSidebar").get_by_role("link", name="Ranks", exact=True).click()
-        _still(page, "Ranks")
-        rows.append(
-            (
-                "Ranks: local work instead of lateness",
-                *_timed(page, page.get_by_role("radio", name="Local work").click),
-                NEXT_LIMIT_S,
-            )
-        )
-        rows.append(
-            (
-                "Ranks: idle causes instead of kernels",
-                *_timed(page, page.get_by_role("radio", name="Idle causes").click),
-                NEXT_LIMIT_S,
-            )
-        )
+        page.goto("about:blank")
+        first = _timed(page, lambda: page.goto(address), "Overview")
+        rows.append(Timed("first page (Overview), fresh server and browser", *first, FIRST_LIMIT_S))
+        time.sleep(READ_S)
+        _calm()
+        for again in ("for the first time", "again"):
+            rows += [Timed(f"{name}, {again}", *_timed(page, _menu(page, name), name), NEXT_LIMIT_S) for name in PAGES]
+        last = None
+        for name, words, action in _interactions(page, ranks):
+            if name != last:
+                _timed(page, _menu(page, name), name)
+                last = name
+            rows.append(Timed(f"{name}: {words}", *_timed(page, action()), NEXT_LIMIT_S))
         browser.close()
     return rows
 
 
-def _timed(page: Any, action: Any, title: str | None = None) -> tuple[float, float]:
+def _interactions(page: Any, ranks: int) -> list[tuple[str, str, Callable[[], Action]]]:
+    """What people do on the pages, by page: what brings the mouse to the place, which is not timed, gives the action."""
+
+    def radio(name: str) -> Callable[[], Action]:
+        return lambda: lambda: page.get_by_role("radio", name=name).click()
+
+    return [
+        ("Findings", "filter by words", lambda: lambda: _type(page, "textbox", "Contains", "rank 3")),
+        ("Steps", "another rank", lambda: lambda: _type(page, "spinbutton", "Rank", str(ranks // 2))),
+        ("Steps", "another step", lambda: lambda: _type(page, "combobox", "Step", "step 7")),
+        ("Ranks", "local work instead of lateness", radio("Local work")),
+        ("Ranks", "click a host of the heat map", lambda: _click_chart(page)),
+        ("Ranks", "another rank", lambda: lambda: _type(page, "spinbutton", "Rank", str(ranks // 2))),
+        ("Ranks", "click a kernel", lambda: _click_row(page, 1)),
+        ("Ranks", "idle causes instead of kernels", radio("Idle causes")),
+        ("Collectives", "other order", radio("arrival skew")),
+        ("Collectives", "click an instance", lambda: _click_row(page, 0)),
+        ("Nodes", "another metric", lambda: lambda: _type(page, "combobox", "Metric", "nic_rx_bytes")),
+        ("Data quality", "another table", lambda: lambda: _type(page, "combobox", "Table", "kernel_stat")),
+    ]
+
+
+def _menu(page: Any, name: str) -> Action:
+    menu = page.get_by_test_id("stSidebar").get_by_role("link", name=name, exact=True)
+    return lambda: menu.click()
+
+
+def _type(page: Any, role: str, label: str, words: str) -> None:
+    page.get_by_test_id("stMain").get_by_role(role, name=re.compile(label)).first.fill(words)
+    page.keyboard.press("Enter")
+
+
+def _click_chart(page: Any) -> Action:
+    chart = page.get_by_test_id("stVegaLiteChart").first
+    chart.scroll_into_view_if_needed()
+    page.wait_for_timeout(SCROLLED_MS)
+    return lambda: chart.click(position={"x": 500, "y": 320})
+
+
+def _click_row(page: Any, table: int) -> Action:
+    """A click into the box before a row of a table, which is a canvas."""
+    grid = page.get_by_test_id("stMain").get_by_test_id("stDataFrame").nth(table)
+    grid.scroll_into_view_if_needed()
+    page.wait_for_timeout(SCROLLED_MS)
+    box = grid.bounding_box()
+    before = page.url
+
+    def click() -> None:
+        page.mouse.click(box["x"] + 18, box["y"] + 35 + 18 + 35)
+        page.wait_for_url(lambda url: url != before)
+
+    return click
+
+
+def _timed(page: Any, action: Action, title: str | None = None) -> tuple[float, float]:
     page.evaluate("window.__text = null")
     start, work = time.perf_counter(), _work()
     action()
@@ -174,7 +244,7 @@ def _free_port() -> int:
 
 
 def _wait(port: int) -> None:
-    for _ in range(200):
+    for _ in range(600):
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{port}/_stcore/health") as answer:
                 if answer.status == 200:

@@ -8,6 +8,7 @@ US = 1_000
 MS = 1_000_000
 S = 1_000_000_000
 GB = 1_000_000_000
+_PREFIXED = ("bit/s", "Hz")
 
 
 def format_ns(value: float | None) -> str:
@@ -62,7 +63,15 @@ def format_value(value: object, unit: str | None) -> str:
     }
     if unit in known:
         return known[unit](value)
+    if unit in _PREFIXED and 1_000 <= abs(value) < math.inf:
+        return _prefixed(value, unit)
     return f"{value:g} {unit}" if unit else f"{value:g}"
+
+
+def _prefixed(value: float, unit: str) -> str:
+    """``100 Gbit/s``: decimal prefixes for units whose plain numbers have too many digits to read."""
+    power = min(4, int(math.log10(abs(value)) // 3))
+    return f"{_three_digits(value / 1000**power)} {'kMGT'[power - 1]}{unit}"
 
 
 def _three_digits(value: float) -> str:

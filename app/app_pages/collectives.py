@@ -7,6 +7,7 @@ import collectives_view
 import data
 import frame
 import panel_instance
+import shape
 import state
 import streamlit as st
 
@@ -55,44 +56,56 @@ else:
 with st.expander("As a table"):
     frame.table(collectives_view.table(document), key=state.key("table"), alt="Collectives by group, kind and size")
 
-st.subheader("Slowest instances", anchor=False)
-with st.container(horizontal=True, vertical_alignment="bottom"):
-    kind = st.selectbox(
-        "Kind",
-        kinds.get_column("collective").to_list(),
-        index=None,
-        placeholder="all kinds",
-        key=state.key("kind"),
-        width=260,
-    )
-    order = st.segmented_control(
-        "Ordered by",
-        list(collectives_view.ORDERS),
-        default="cost",
-        format_func=collectives_view.ORDERS.__getitem__,
-        key=state.key("order"),
-        required=True,
-    )
-slowest = data.rows(run, "slowest_collectives", collective=kind, order=order)
-name = state.key("slowest", kind, order)
-listed = slowest.get_column("instance").to_list()
-frame.table(
-    slowest,
-    key=name,
-    alt="Slowest collectives",
-    on_pick=lambda key: collectives_view.row_clicked(key, listed),
-    height=300,
-)
-st.caption(f"The {format_count(len(slowest))} dearest. Click a row to see its members.")
 
-options = list(dict.fromkeys([*listed, *collectives_view.asked(run)]))
-instance = state.pick("Instance", options, param=state.INSTANCE, format_func=lambda item: f"instance {item}")
-if instance is not None:
-    panel_instance.instance(run, instance)
+@state.part
+def slowest_instances() -> None:
+    """Instances by cost, and one of them in whole."""
+    st.subheader("Slowest instances", anchor=False)
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        kind = st.selectbox(
+            "Kind",
+            kinds.get_column("collective").to_list(),
+            index=None,
+            placeholder="all kinds",
+            key=state.key("kind"),
+            width=260,
+        )
+        order = st.segmented_control(
+            "Ordered by",
+            list(collectives_view.ORDERS),
+            default="cost",
+            format_func=collectives_view.ORDERS.__getitem__,
+            key=state.key("order"),
+            required=True,
+        )
+    slowest = data.rows(run, "slowest_collectives", collective=kind, order=order)
+    name = state.key("slowest", kind, order)
+    listed = slowest.get_column("instance").to_list()
+    frame.table(
+        slowest,
+        key=name,
+        alt="Slowest collectives",
+        on_pick=lambda key: collectives_view.row_clicked(key, listed),
+        height=300,
+    )
+    st.caption(f"The {format_count(len(slowest))} dearest. Click a row to see its members.")
+
+    options = list(dict.fromkeys([*listed, *collectives_view.asked(run)]))
+    instance = state.pick("Instance", options, param=state.INSTANCE, format_func=lambda item: f"instance {item}")
+    if instance is not None:
+        panel_instance.instance(run, instance)
+
+
+slowest_instances()
 
 st.subheader("Who comes last", anchor=False)
 last = data.rows(run, "last_arrivals")
+arrivals = shape.thinned(last, "last_ratio")
 st.altair_chart(
-    charts_comm.last_arrivals(last), alt="Share of collectives in which each rank came last", key=state.key("last")
+    charts_comm.last_arrivals(arrivals.rows),
+    alt="Share of collectives in which each rank came last",
+    key=state.key("last"),
 )
+if arrivals.note:
+    st.caption(arrivals.note)
 frame.table(last.head(50), key=state.key("last table"), alt="Ranks by how often they came last", height=240)

@@ -33,13 +33,10 @@ if chosen is not None:
     st.caption(f"Fingerprint `{chosen.fingerprint}`: the same problem has the same one in every run.")
     st.divider()
 
-if not document.findings:
-    frame.empty(
-        "No findings",
-        "Nothing that was checked looks wrong.",
-        "the questions under Overview, Not checked, name what would allow more checks",
-    )
-else:
+
+@state.part
+def all_findings() -> None:
+    """The findings that pass the filter."""
     with st.container(horizontal=True, vertical_alignment="bottom"):
         levels = st.pills("Severity", SEVERITIES, selection_mode="multi", default=SEVERITIES, key=state.key("levels"))
         cause = st.selectbox(
@@ -57,3 +54,13 @@ else:
         frame.finding_card(finding)
     if len(shown) > findings_view.MOST:
         st.caption(f"{len(shown) - findings_view.MOST} more: narrow the filter.")
+
+
+if not document.findings:
+    frame.empty(
+        "No findings",
+        "Nothing that was checked looks wrong.",
+        "the questions under Overview, Not checked, name what would allow more checks",
+    )
+else:
+    all_findings()

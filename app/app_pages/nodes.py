@@ -15,14 +15,11 @@ from diagnose.units import format_count
 run = state.current()
 document = frame.heading("Nodes", "Does a host or a device behave differently from its peers while the steps ran?")
 listed = nodes_view.metrics(run, document)
-if listed.is_empty():
-    if not frame.missing(document, "node", "metric", "gpu clock", "throttl"):
-        frame.empty(
-            "No node metrics",
-            "No metric of any host was read with this run.",
-            "node_exporter and DCGM samples (or nvidia-smi CSV) of the same hours, given to `diagnose run`",
-        )
-else:
+
+
+@state.part
+def one_metric() -> None:
+    """One metric of the hosts over time."""
     with st.container(horizontal=True, vertical_alignment="bottom"):
         metric = state.pick("Metric", listed.get_column("metric").to_list(), param="metric")
         host = state.pick(
@@ -51,6 +48,17 @@ else:
             key=state.key("metrics"),
             alt="Metrics that were read",
         )
+
+
+if not listed.is_empty():
+    one_metric()
+elif not frame.missing(document, "node", "metric", "gpu clock", "throttl"):
+    frame.empty(
+        "No node metrics",
+        "No metric of any host was read with this run.",
+        "node_exporter and DCGM samples (or nvidia-smi CSV) of the same hours, given to `diagnose run`",
+    )
+
 
 glance = nodes_view.glance(document)
 if len(glance):

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import charts
 import data
 import frame
 import quality_view
-import shape
 import state
 import streamlit as st
-from text import plain
+from preload import preload
+from split_bar import split_bar
+from text import collect, plain
 
 from diagnose.report import view
 from diagnose.units import format_count
@@ -37,8 +37,8 @@ frame.facts(
         "Not checked": format_count(len(document.not_checked)),
     }
 )
-rows = shape.job_parts(document)
-if rows.is_empty():
+split = split_bar(time.breakdown)
+if not split:
     frame.empty(
         "No step time",
         "No trace of this run could be split into steps, so nothing says where the time went.",
@@ -46,9 +46,7 @@ if rows.is_empty():
     )
 else:
     st.subheader("Where the step's time goes", anchor=False)
-    st.altair_chart(
-        charts.parts_across(rows), alt="Parts of the median step as one stacked bar", key=state.key("split")
-    )
+    st.html(split)
     st.caption(f"Window: {plain(time.window)}. Median over ranks, then over {format_count(time.steps_used)} steps.")
     with st.container(horizontal=True):
         state.link("steps", "Step by step", icon=":material/arrow_forward:")
@@ -71,14 +69,14 @@ with left:
     for open_question in document.not_checked:
         with st.expander(plain(open_question.question)):
             st.markdown(plain(open_question.why))
-            st.markdown(f"**Collect:** {plain(open_question.collect)}")
+            st.markdown(f"**Collect:** {collect(open_question.collect)}")
 with right:
     st.subheader("What was read", anchor=False)
     lost = view.missing(document)
     if lost:
         st.warning(plain(lost), icon=":material/person_off:")
     st.markdown(plain(quality_view.covered(document)))
-    st.table(quality_view.by_kind(run), border="horizontal", hide_index=True, alt="Input files by kind")
+    st.markdown(quality_view.by_kind(run))
     for why, steps in view.exclusions(document):
         st.caption(plain(f"Not counted: {steps} — {why}"))
     state.link("quality", "Files and their problems", icon=":material/arrow_forward:")
@@ -94,3 +92,5 @@ with st.container(horizontal=True):
             on_click="ignore",
             key=state.key("get", form),
         )
+
+preload()

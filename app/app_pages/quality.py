@@ -8,7 +8,7 @@ import frame
 import quality_view
 import state
 import streamlit as st
-from text import plain
+from text import collect, plain
 
 from diagnose.report import tables, view
 from diagnose.units import format_count
@@ -49,11 +49,10 @@ else:
 
 if document.not_checked:
     st.subheader("Not checked", anchor=False)
-    frame.table(
-        quality_view.not_checked(document),
-        key=state.key("open"),
-        alt="Questions the data could not answer, and what would",
-    )
+    for open_question in document.not_checked:
+        st.markdown(
+            f"**{plain(open_question.question)}** {plain(open_question.why.rstrip('.'))}.  \nCollect: {collect(open_question.collect)}"
+        )
 
 st.subheader("Tables of the run store", anchor=False)
 name = state.pick(

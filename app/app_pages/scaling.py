@@ -26,8 +26,8 @@ if section is None:
         "No scaling curve", plain(why) or "No run is chosen above.", "runs of the same job at two sizes or more in this folder; or a table of sizes: `diagnose scaling TABLE.csv`"
     )  # fmt: skip
     st.stop()
-for line in verdict:
-    st.markdown(plain(line))
+for paragraph in scaling_view.paragraphs(verdict):
+    st.markdown(paragraph)
 for text in section.get("warnings") or ():
     st.warning(plain(text), icon=":material/warning:")
 points, predicted = scaling_view.points(section), scaling_view.predicted(section)

@@ -14,14 +14,11 @@ from text import plain
 run = state.current()
 document = frame.heading("Steps", "Which steps are slow, and what are they made of?")
 labels = data.rows(run, "labelled_steps")
-if labels.is_empty():
-    if not frame.missing(document, "step", "trace"):
-        frame.empty(
-            "No steps",
-            "No trace of this run shows steps.",
-            "traces with a profiler schedule (ProfilerStep#) of at least three steps",
-        )
-else:
+
+
+@state.part
+def over_the_steps() -> None:
+    """Every step as a bar, over all ranks or on one."""
     ranks = data.rows(run, "rank_list").get_column("rank").to_list()
     rank = state.pick(
         "Rank",
@@ -36,18 +33,22 @@ else:
             "No split",
             "The steps are known, but not where their time went: the traces hold no device records for them.",
         )
-    else:
-        chart = charts.parts_along(long, title="step", places=steps.get_column("place").to_list(), off=True)
-        st.altair_chart(chart, alt="Parts of each step as stacked bars", key=state.key("steps", rank))
+        return
+    chart = charts.parts_along(long, title="step", places=steps.get_column("place").to_list(), off=True)
+    st.altair_chart(chart, alt="Parts of each step as stacked bars", key=state.key("steps", rank))
+    if not long.get_column("counted").all():
         st.caption(
             "Faded bars are not counted; the word above says why. A bar that leaves the chart is cut, its length stands in the tooltip."
         )
 
+
+@state.part
+def one_step() -> None:
+    """One step, or the median step, rank by rank or host by host."""
     st.subheader("One step, rank by rank", anchor=False)
-    numbers = labels.get_column("step").to_list()
     step = state.pick(
         "Step",
-        [None, *numbers],
+        [None, *labels.get_column("step").to_list()],
         param=state.STEP,
         format_func=lambda item: "median over the counted steps" if item is None else f"step {item}",
     )
@@ -55,18 +56,28 @@ else:
     parts = shape.long_parts(shown.rows, ("place",))
     if parts.is_empty():
         frame.empty("No split", "Nothing is known about the parts of this step.")
-    else:
-        places = shown.rows.get_column("place").to_list()
-        chart = (
-            charts.parts_across(parts, sort=places)
-            if len(places) <= charts.MOST_LABELLED
-            else charts.parts_along(parts, title="rank or host", places=places)
-        )
-        st.altair_chart(chart, alt="Parts of the step on each rank as stacked bars", key=state.key("ranks", step))
-        st.caption(plain(shown.note) if shown.note else "One bar a rank.")
+        return
+    places = shown.rows.get_column("place").to_list()
+    chart = (
+        charts.parts_across(parts, sort=places)
+        if len(places) <= charts.MOST_LABELLED
+        else charts.parts_along(parts, title="rank or host", places=places)
+    )
+    st.altair_chart(chart, alt="Parts of the step on each rank as stacked bars", key=state.key("ranks", step))
+    st.caption(plain(shown.note) if shown.note else "One bar a rank.")
 
+
+if not labels.is_empty():
+    over_the_steps()
+    one_step()
     st.subheader("All steps", anchor=False)
     frame.table(labels, key=state.key("labels"), alt="Steps with label, reason and time", height=280)
+elif not frame.missing(document, "step", "trace"):
+    frame.empty(
+        "No steps",
+        "No trace of this run shows steps.",
+        "traces with a profiler schedule (ProfilerStep#) of at least three steps",
+    )
 
 st.subheader("Trend from the training log", anchor=False)
 trend = data.rows(run, "training_trend", most=1500)

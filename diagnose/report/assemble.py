@@ -17,14 +17,20 @@ from diagnose.report.parts.registry import extra_sections
 if TYPE_CHECKING:
     from diagnose.analysis.summary import JobSummary
     from diagnose.config import Config
+    from diagnose.findings.evaluate import Evaluation
     from diagnose.findings.facts import Tables
     from diagnose.findings.rules import RuleBook
     from diagnose.findings.verdict import Verdict
 
 
-def assemble(tables: Tables, config: Config, rules: RuleBook | None = None) -> Document:
-    """The whole report of one run. Same store, rules and configuration: same document."""
-    result = evaluate(tables, config, rules)
+def assemble(
+    tables: Tables, config: Config, rules: RuleBook | None = None, *, evaluated: Evaluation | None = None
+) -> Document:
+    """The whole report of one run. Same store, rules and configuration: same document.
+
+    ``evaluated`` is what `evaluate` gave for the same three, where the caller has it already.
+    """
+    result = evaluated or evaluate(tables, config, rules)
     raw: dict[str, Any] = {
         "tool": {"name": "diagnose", "version": __version__},
         "run": _run(tables, result.job),

@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import fcntl
-import gzip
-import shutil
 import sys
 from pathlib import Path
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
-ROOT = Path(__file__).parents[2]
-APP = ROOT / "app"
-SAMPLES = ROOT / "sample_traces"
-sys.path[:0] = [str(APP), str(Path(__file__).parent)]
+sys.path[:0] = [str(Path(__file__).parents[2] / "app"), str(Path(__file__).parent)]
 
-STORES = ("healthy", "straggler", "slow_nic", "cpu_only", "one_rank", "damaged", "logs_only", "nothing", "whole_job")
-"""whole_job has traces, logs, metrics, events and a training log, written straight into the tables."""
+from app_stores import APP, build_all  # noqa: E402 - lies in the folder that was named above
 
 
 @pytest.fixture(scope="session")
@@ -29,7 +23,7 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> Path:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (folder / "done").exists():
             folder.mkdir(exist_ok=True)
-            _build(folder)
+            build_all(folder)
             (folder / "done").touch()
     return folder
 
@@ -53,45 +47,3 @@ def open_app(stores, monkeypatch):
         return session
 
     return start
-
-
-def _build(folder: Path) -> None:
-    from synthetic_store import add_logs, add_metrics, write_empty, write_store
-
-    for name, sample in (
-        ("healthy", "healthy"),
-        ("straggler", "slow_node"),
-        ("slow_nic", "slow_nic"),
-        ("cpu_only", "gloo_slow_rank"),
-    ):
-        _run(folder, name, *sorted((SAMPLES / sample).rglob("*rank*_trace*")))
-    one = next(path for path in sorted((SAMPLES / "healthy" / "traces").glob("*rank0*")))
-    _run(folder, "one_rank", one)
-    broken = folder / "inputs"
-    broken.mkdir(exist_ok=True)
-    for path in sorted((SAMPLES / "healthy" / "traces").glob("*rank*"))[:4]:
-        shutil.copy(path, broken / path.name)
-    victim = next(broken.glob("*rank1*"))
-    whole = victim.read_bytes()
-    victim.write_bytes(whole[: len(whole) // 2])
-    (broken / "noise.json.gz").write_bytes(gzip.compress(b"{ not json"))
-    _run(folder, "damaged", broken)
-    write_empty(folder / "nothing.duckdb", name="nothing")
-    write_empty(folder / "logs_only.duckdb", name="logs only", extra=add_logs)
-    write_store(
-        folder / "whole_job.duckdb",
-        ranks=16,
-        steps=6,
-        slow_rank=5,
-        name="whole job",
-        extra=lambda writer: (add_logs(writer), add_metrics(writer)),
-    )
-
-
-def _run(folder: Path, name: str, *paths: Path) -> None:
-    from diagnose.config import Config
-    from diagnose.pipeline.build import RunOptions, build_run
-
-    build_run(
-        [str(path) for path in paths], folder / f"{name}.duckdb", Config(), RunOptions(name=name, jobs=1, force=True)
-    )

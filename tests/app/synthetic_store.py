@@ -31,7 +31,7 @@ COLLECTIVES_PER_STEP = 12
 
 def write_store(
     path: Path, *, ranks: int, steps: int, slow_rank: int | None = None, name: str = "synthetic", extra: Callable[[StoreWriter], object] = lambda _: None,
-    slower_by: float = 0.15,
+    slower_by: float = 0.15, collectives: int = COLLECTIVES_PER_STEP,
 ) -> Path:  # fmt: skip
     """A job of ``ranks`` data-parallel ranks; ``slow_rank`` computes longer and all others wait for it."""
     random = np.random.default_rng(7)
@@ -64,7 +64,7 @@ def write_store(
         writer.insert("host_gap", pl.DataFrame({
             "rank": rank, "step": step, "start_ns": start + compute, "dur_ns": idle_input, "cause": "input",
         }))  # fmt: skip
-        _collectives(writer, ranks, steps, wait.reshape(ranks, steps), random)
+        _collectives(writer, ranks, steps, collectives, wait.reshape(ranks, steps), random)
         extra(writer)
         return writer.publish()
 
@@ -243,18 +243,20 @@ def _kernel_stats(rank: np.ndarray, step: np.ndarray, compute: np.ndarray) -> pl
     ])  # fmt: skip
 
 
-def _collectives(writer: StoreWriter, ranks: int, steps: int, wait: np.ndarray, random: np.random.Generator) -> None:
+def _collectives(
+    writer: StoreWriter, ranks: int, steps: int, per_step: int, wait: np.ndarray, random: np.random.Generator
+) -> None:
     """Every rank takes part in every collective; the waits of a step are spread over its collectives."""
     writer.insert("process_group", pl.DataFrame({
         "group_id": [1], "name": ["0"], "description": ["default_pg"], "ranks": [list(range(ranks))], "size": [ranks],
         "nodes": [-(-ranks // RANKS_PER_HOST)], "tier": ["inter-node"], "known_from": ["pg_config"],
     }))  # fmt: skip
-    count = steps * COLLECTIVES_PER_STEP
+    count = steps * per_step
     instance = np.arange(count)
-    in_step = instance // COLLECTIVES_PER_STEP
+    in_step = instance // per_step
     size = 4_000_000 * 2 ** (instance % 6)
     transfer = (20_000 + size / 180 * random.normal(1, 0.03, count)).astype(np.int64)
-    waits = wait[:, in_step] // COLLECTIVES_PER_STEP
+    waits = wait[:, in_step] // per_step
     algbw = size / transfer * 1e9
     writer.insert("collective", pl.DataFrame({
         "instance": instance, "group_id": 1, "collective": "all_reduce", "seq": instance, "step": in_step, "dtype": "BFloat16", "msg_bytes": size,

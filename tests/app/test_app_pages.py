@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import state
 from app_session import texts
-from conftest import APP, STORES
+from app_stores import APP, STORES
 
 PAGES = tuple(page.name for page in state.PAGES)
 TITLES = {page.name: page.title for page in state.PAGES}

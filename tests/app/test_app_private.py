@@ -11,8 +11,8 @@ import catalog
 import data
 import duckdb
 import pytest
+from app_stores import APP
 from click.testing import CliRunner
-from conftest import APP
 
 from diagnose.cli import app as command
 from diagnose.errors import StoreError, UsageError

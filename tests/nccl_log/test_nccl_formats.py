@@ -269,3 +269,21 @@ def test_recorded_metrics_and_traces_are_not_claimed() -> None:
         head = path.read_bytes()[:65_536]
         claimed = [item.name for item in FORMATS if item.sniff(head, PurePosixPath(path.name))]
         assert claimed == [] or b"NCCL INFO" in head, (path, claimed)
+
+
+def test_connections_belong_to_the_communicator_begun_before_them(read: Callable[..., Run]) -> None:
+    """A thread that names no communicator prints them, and later communicators of the process are no owners."""
+    begun = "h:7:{0} [1] NCCL INFO ncclCommInitRankConfig comm {1} rank {2} nranks {3} cudaDev 1 nvmlDev 1 busId 5d000 commId {4} - Init START"
+    linked = "h:7:{0} [1] NCCL INFO Channel 00/0 : {1}[1] -> {2}[1] [{3}] via NET/IB/0/GDRDMA"
+    lines = (
+        begun.format(10, "0xa", 5, 16, "0x1"),
+        linked.format(20, 5, 6, "send"),
+        begun.format(11, "0xb", 0, 2, "0x2"),
+        linked.format(21, 1, 0, "receive"),
+        linked.format(22, 4, 5, "receive"),
+        begun.format(12, "0xc", 5, 8, "0x3"),
+    )
+
+    found = read("\n".join(lines) + "\n").frame("channel").sort("line")
+
+    assert found["comm"].to_list() == ["0xa", "0xb", "0xa"]

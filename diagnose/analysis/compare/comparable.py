@@ -102,16 +102,14 @@ def _model(base: RunFacts, new: RunFacts, *, per_work: bool) -> list[str]:
 
 def overlap(base: Sequence[RunFacts], new: Sequence[RunFacts], key: str) -> float | None:
     """Shared launches over all launches, median over the common ranks: one odd rank does not make another model."""
-    before, after = base[0].kernels, new[0].kernels
-    common = sorted(set(before.get_column("rank")) & set(after.get_column("rank")))
-    ratios = []
-    for rank in common:
-        sides = [
-            frame.filter(pl.col("rank") == rank).group_by(key).agg(pl.col("count").sum()) for frame in (before, after)
-        ]
-        joined = sides[0].join(sides[1], on=key, how="full", coalesce=True, suffix="_new").fill_null(0.0)
-        most = float(joined.select(pl.max_horizontal("count", "count_new").sum()).item())
-        least = float(joined.select(pl.min_horizontal("count", "count_new").sum()).item())
-        if most > 0:
-            ratios.append(least / most)
-    return float(np.median(ratios)) if ratios else None
+    sides = [run[0].kernels.group_by("rank", key).agg(pl.col("count").sum()) for run in (base, new)]
+    joined = sides[0].join(sides[1], on=["rank", key], how="full", coalesce=True, suffix="_new")
+    launches = joined.select(
+        "rank",
+        pl.max_horizontal(pl.col("count").fill_null(0.0), pl.col("count_new").fill_null(0.0)).alias("most"),
+        pl.min_horizontal(pl.col("count").fill_null(0.0), pl.col("count_new").fill_null(0.0)).alias("least"),
+    )
+    common = sides[0].select("rank").unique().join(sides[1].select("rank").unique(), on="rank")
+    ranks = launches.join(common, on="rank").group_by("rank").agg(pl.col("most").sum(), pl.col("least").sum())
+    ratios = ranks.filter(pl.col("most") > 0).select(pl.col("least") / pl.col("most")).to_series()
+    return float(np.median(ratios.to_numpy())) if len(ratios) else None

@@ -125,10 +125,10 @@ def compare_ranks(context: Context) -> tuple[RankItem, ...]:
     }
     effects = {rank: difference(*pair, prior_sd=context.prior_sd) for rank, pair in samples.items()}
     adjusted = dict(zip(effects, holm([effect.p_value if effect else 1.0 for effect in effects.values()]), strict=True))
-    hosts = _hosts(context.new)
+    hosts, grown = _hosts(context.new), _grown_parts(context)
     items = [
         RankItem(
-            rank=rank, host=hosts.get(rank), part=_grown_part(context, rank),
+            rank=rank, host=hosts.get(rank), part=grown.get(rank),
             **item_fields(context, *samples[rank], effects[rank], adjusted[rank], smallest=SMALLEST_RANK_RATIO),
         )
         for rank in common
@@ -156,21 +156,25 @@ def _rank_sample(context: Context, runs: Sequence[Mapping[int, tuple[float, floa
     )
 
 
-def _grown_part(context: Context, rank: int) -> str | None:
-    """The part of a rank's own work that grew most."""
-
-    def mean(runs: Iterable[RunFacts], part: str) -> float | None:
-        values = [run.ranks.filter(pl.col("rank") == rank).get_column(part).median() for run in runs]
-        known = [float(value) for value in values if isinstance(value, int | float)]
-        return sum(known) / len(known) if known else None
-
-    changes = {}
+def _grown_parts(context: Context) -> dict[int, str]:
+    """The part of each rank's own work that grew most."""
     told = [run.ranks.columns for run in (*context.base, *context.new)]
-    for part in (part for part in LOCAL_PARTS if all(part in columns for columns in told)):
-        before, after = mean(context.base, part), mean(context.new, part)
-        if before is not None and after is not None:
-            changes[part.removesuffix("_ns")] = after - before
-    return max(sorted(changes), key=changes.__getitem__) if changes else None
+    parts = [part for part in LOCAL_PARTS if all(part in columns for columns in told)]
+    before, after = _part_means(context.base, parts), _part_means(context.new, parts)
+    found = {}
+    for rank in before.keys() & after.keys():
+        pairs = {part: (before[rank][part], after[rank][part]) for part in parts}
+        changes = {part: new - old for part, (old, new) in pairs.items() if old is not None and new is not None}
+        if changes:
+            found[rank] = max(sorted(changes), key=changes.__getitem__).removesuffix("_ns")
+    return found
+
+
+def _part_means(runs: Sequence[RunFacts], parts: Sequence[str]) -> dict[int, dict[str, float | None]]:
+    """Medians over the steps of each rank, averaged over the runs that know them."""
+    medians = [run.ranks.group_by("rank").agg(pl.col(part).median() for part in parts) for run in runs]
+    means = pl.concat(medians, how="vertical_relaxed").group_by("rank").agg(pl.col(part).mean() for part in parts)
+    return {int(row["rank"]): row for row in means.iter_rows(named=True)}
 
 
 def _hosts(runs: Sequence[RunFacts]) -> dict[int, str]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from diagnose.ingest.comm_rows import Rows
     from diagnose.ingest.nccl_log.prefix import Head
-    from diagnose.ingest.nccl_log.transport import Vias
+    from diagnose.ingest.nccl_log.transport import Via, Vias
 
 VIAS_KEPT = 60_000
 """Distinct connection lines kept before they become rows: some 20 MB."""
@@ -139,8 +140,7 @@ def write_vias(rows: Rows, path: str, thread: Thread, vias: Vias, nranks: int) -
     ``nranks`` is the greatest size of a communicator in the log, 0 when unknown: no rank can reach it.
     """
     torn, example, process = 0, None, thread.process
-    comm = process.current(thread.head.tid, thread.head.device)
-    name = None if comm is None else comm.comm
+    owners = _Owners(thread)
     for message, line in thread.vias.items():
         count = 1 + thread.repeats.get(message, 0)
         via = vias.parse(message)
@@ -148,10 +148,39 @@ def write_vias(rows: Rows, path: str, thread: Thread, vias: Vias, nranks: int) -
             torn += count
             example = example or (line, message.decode("utf-8", "replace"))
             continue
-        columns = via[:-1]
-        rows.add_tuple(
-            "channel", (path, line, process.host, process.pid, process.rank, via[-1] or name, *columns, count)
-        )
+        comm = via[-1] or owners.of(line, via)
+        rows.add_tuple("channel", (path, line, process.host, process.pid, process.rank, comm, *via[:-1], count))
     thread.vias.clear()
     thread.repeats.clear()
     return torn, example
+
+
+class _Owners:
+    """Which communicator a connection line of a thread speaks of.
+
+    Where connections are made on first use (NCCL 2.22 on), a thread of its own prints them and names no communicator: the line belongs
+    to the communicator begun last before it in which this process has the rank that the line says is ours.
+    """
+
+    def __init__(self, thread: Thread) -> None:
+        process, device = thread.process, thread.head.device
+        comms = [
+            item for item in process.comms.values() if None in (device, item.cuda_device) or item.cuda_device == device
+        ]
+        self._comms = sorted(comms, key=_begun)
+        self._begun = [_begun(item) for item in self._comms]
+        self._else = process.current(thread.head.tid, device)
+
+    def of(self, line: int, via: Via) -> str | None:
+        """The pointer of the communicator, None when the log tells of none."""
+        source, target, direction = via[2], via[3], via[6]
+        ours, most = target if direction == "receive" else source, max(source, target or 0)
+        for place in range(bisect_right(self._begun, line) - 1, -1, -1):
+            comm = self._comms[place]
+            if comm.comm_rank in (None, ours) and (comm.nranks is None or comm.nranks > most):
+                return comm.comm
+        return None if self._else is None else self._else.comm
+
+
+def _begun(comm: Communicator) -> int:
+    return comm.line if comm.started_line is None else min(comm.line, comm.started_line)
