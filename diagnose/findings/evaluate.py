@@ -41,7 +41,7 @@ def evaluate(tables: Tables, config: Config, rules: RuleBook | None = None) -> E
                 findings.append(item)
             else:
                 open_questions.setdefault(item.question, item)
-    findings = _ordered(related(findings))
+    findings = _ordered(related(findings, tables))
     return Evaluation(findings, list(open_questions.values()), judge(facts, job, findings), job)
 
 
@@ -58,9 +58,20 @@ def _ordered(findings: list[Finding]) -> list[Finding]:
         key=lambda item: (
             item.severity == "info",
             -(item.impact.ns_per_step or 0),
+            _explained(item, unique),
             SEVERITIES.index(item.severity),
             item.code,
             item.ranks,
             item.hosts,
         ),
+    )
+
+
+def _explained(finding: Finding, findings: list[Finding]) -> bool:
+    """Whether another finding stands for it: of equal price the cause comes before its symptom."""
+    return any(
+        finding.code in other.explains
+        and (not finding.hosts or not other.hosts or set(finding.hosts) & set(other.hosts))
+        for other in findings
+        if other.code != finding.code
     )

@@ -187,7 +187,7 @@ def _findings(page: _Page, folded: tuple[Folded, ...]) -> None:
     if quiet:
         page.heading("Also noted" if loud else "Findings: none above info. Noted")
     for finding in quiet[:NOTES]:
-        text = view.shorten(finding.message, 160)
+        text = view.cut(finding.message, 200)
         page.block(f"{clean(finding.title)} [{clean(finding.code)}]: {text}", indent=2, mark="- ")
     page.more(len(quiet) - NOTES)
 

@@ -21,6 +21,9 @@ _BREAK = re.compile(r"[\r\n\t]+")
 
 LONGEST = 240
 """Characters of one fact: templated kernel names alone can fill a page."""
+
+NAME_LENGTH = 48
+"""Room for a device named by its UUID."""
 NETWORK_BOUND = {True: "yes", False: "no", None: "cannot say"}
 SCENARIOS = {
     "no_skew": "no rank slower than its peers",
@@ -110,7 +113,7 @@ def fold(findings: Sequence[FindingEntry]) -> tuple[Folded, ...]:
     explained_by: dict[int, int] = {}
     for index in reversed(range(len(findings))):  # of findings that explain each other the first stands
         for other in explainers.get(findings[index].code, ()):
-            if findings[other].code != findings[index].code and _root(explained_by, other) != index:
+            if _speaks_of(findings[other], findings[index]) and _root(explained_by, other) != index:
                 explained_by[index] = other
                 break
     children: dict[int, list[FindingEntry]] = {}
@@ -121,6 +124,12 @@ def fold(findings: Sequence[FindingEntry]) -> tuple[Folded, ...]:
         for index, finding in enumerate(findings)
         if index not in explained_by
     )
+
+
+def _speaks_of(explainer: FindingEntry, other: FindingEntry) -> bool:
+    """A cause on one host explains nothing on another."""
+    apart = bool(explainer.hosts) and bool(other.hosts) and not set(explainer.hosts) & set(other.hosts)
+    return explainer.code != other.code and not apart
 
 
 def _root(parents: dict[int, int], index: int) -> int:
@@ -143,6 +152,19 @@ def shorten(text: object, limit: int) -> str:
     return f"{line[: limit - 3 - tail]}...{line[len(line) - tail :]}"
 
 
+def cut(text: object, limit: int) -> str:
+    """A sentence or a list ended early, between two of its words or items: no name loses a part."""
+    line = clean(text)
+    if len(line) <= limit:
+        return line
+    kept = line[: limit - 4]
+    for mark in ("; ", ", ", " "):
+        head, found, _ = kept.rpartition(mark)
+        if found and len(head) >= limit // 2:
+            return f"{head} ..."
+    return shorten(line, limit)
+
+
 def ranges(numbers: Iterable[int], limit: int = 8) -> str:
     """``0-3, 7`` and, beyond ``limit`` ranges, ``... and N more``."""
     runs: list[list[int]] = []
@@ -158,7 +180,7 @@ def ranges(numbers: Iterable[int], limit: int = 8) -> str:
 
 def names(items: Sequence[str], limit: int = 4) -> str:
     """Names joined, long ones and long lists cut."""
-    shown = ", ".join(shorten(item, 40) for item in items[:limit])
+    shown = ", ".join(shorten(item, NAME_LENGTH) for item in items[:limit])
     return f"{shown} ... and {format_count(len(items) - limit)} more" if len(items) > limit else shown
 
 
@@ -208,7 +230,7 @@ def times(value: float | None) -> str:
 
 def evidence_text(item: Evidence) -> str:
     """The fact with its value, unless the sentence already contains it."""
-    text = shorten(item.text, LONGEST)
+    text = cut(item.text, LONGEST)
     if item.value is None:
         return text
     value = shorten(format_value(item.value, item.unit), LONGEST)

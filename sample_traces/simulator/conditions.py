@@ -52,6 +52,8 @@ class Conditions:
     clock_drift_ppm: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
     gpu_names: list[str] = field(default_factory=list)  # [host]
     clock_ratio: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))  # SM clock [rank, step]
+    socket_hosts: frozenset[int] = frozenset()  # their processes find no RDMA device
+    foreign: dict[int, float] = field(default_factory=dict)  # host -> bytes/s of others that each port receives
 
 
 def natural(job: Job, topology: Topology, typical_step_ns: float) -> Conditions:

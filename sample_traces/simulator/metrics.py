@@ -40,12 +40,12 @@ class Sample:
     value: float
 
 
-def write_metrics(timeline: Timeline, folder: Path, style: str, *, sockets: bool) -> None:
+def write_metrics(timeline: Timeline, folder: Path, style: str) -> None:
     """Files of every host in one of the styles."""
     if style == "none":
         return
     folder.mkdir(parents=True, exist_ok=True)
-    state = NodeState(timeline, sockets=sockets)
+    state = NodeState(timeline)
     times = np.linspace(-_BEFORE_NS, state.end_ns + _AFTER_NS, _SAMPLES)
     if style == "smi":
         _write_smi(timeline, state, times, folder)
@@ -139,7 +139,7 @@ def _node_samples(state: NodeState, host: int, host_name: str, now_s: float, t: 
         for name, kind, value in (
             ("link_downed_total", "counter", 0),
             ("physical_state_id", "gauge", 5),
-            ("port_data_received_bytes_total", "counter", round(node["port"] + local * 1e9)),
+            ("port_data_received_bytes_total", "counter", round(node["port"] + node["foreign"] + local * 1e9)),
             ("port_data_transmitted_bytes_total", "counter", round(node["port"] + local * 1.1e9)),
             ("port_errors_received_total", "counter", port["receive_errors"]),
             ("port_transmit_wait_total", "counter", round(port["wait"])),
@@ -211,8 +211,6 @@ def _write_dump(timeline: Timeline, state: NodeState, times: np.ndarray, folder:
                 ("dcgm", 9400, _gpu_samples(state, name, _ranks(timeline, host), float(t))),
             ):
                 for sample in samples:
-                    if sample.name == "node_cpu_seconds_total" and ("cpu", "0") not in sample.labels:
-                        continue  # a recording setup that keeps one core
                     labels = (*sample.labels, ("instance", f"{name}:{port}"), ("job", job))
                     key = (sample.name, _labels(labels))
                     series[key].append(f"{sample.name}{key[1]} {_number(sample.value)} {stamp}")

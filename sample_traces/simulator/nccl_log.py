@@ -17,26 +17,27 @@ _CHANNELS = 4
 BUS = ("18000", "2a000", "3a000", "5d000", "9a000", "ab000", "ba000", "db000")
 
 
-def write_logs(timeline: Timeline, folder: Path, *, sockets: bool = False) -> None:
+def write_logs(timeline: Timeline, folder: Path) -> None:
     """One file per rank: nccl.<host>.<pid>.log, what NCCL_DEBUG_FILE=nccl.%h.%p.log makes.
 
-    sockets: no process finds an RDMA device. It is all or none: processes that choose different networks
-    cannot connect to each other.
+    Processes that choose different networks cannot connect to each other: where a host finds no RDMA device, every
+    communicator that includes it is given the network Socket on all its ranks, and the others stay on InfiniBand.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for rank in range(timeline.job.ranks):
-        log = _Log(timeline, rank, sockets=sockets)
+        log = _Log(timeline, rank)
         (folder / f"nccl.{log.host}.{log.pid}.log").write_text(log.text())
 
 
 class _Log:
-    def __init__(self, timeline: Timeline, rank: int, *, sockets: bool) -> None:
+    def __init__(self, timeline: Timeline, rank: int) -> None:
         self.timeline, self.job, self.rank = timeline, timeline.job, rank
         self.host_index = int(timeline.topology.host_of[rank])
         self.host = timeline.topology.host_names[self.host_index]
         self.local = rank % self.job.cluster.gpus_per_host
         self.pid = process_id(rank, self.job.seed)
-        self.sockets = sockets
+        self.without_rdma = timeline.conditions.socket_hosts
+        self.everywhere = len(self.without_rdma) == timeline.topology.hosts
         self.modern = self.job.era == "2.13"
         self.lines: list[str] = []
 
@@ -76,24 +77,34 @@ class _Log:
         self._network()
 
     def _network(self) -> None:
-        if self.sockets:
+        """What the process finds, and what it uses where all its communicators use the same."""
+        found = self.host_index not in self.without_rdma
+        if not found:
             self._say("NET/IB : No device found.", 7)
             if self.modern:
                 self._say(f"NET/IB : Using [RO]; OOB eth0:{self._address}<0>", 7)
                 self._say("Failed to initialize NET plugin IB", 7)
+        else:
+            ports = " ".join(f"[{i}]mlx5_{i}:1/IB" for i in range(self.job.cluster.gpus_per_host))
+            self._say(f"NET/IB : Using {ports} [RO]; OOB eth0:{self._address}<0>", 7)
+            if self.modern:
+                self._say("Initialized NET plugin IB", 7)
+        if self.without_rdma:
             self._say(f"NET/Socket : Using [0]eth0:{self._address}<0>", 7)
             if self.modern:
                 self._say("Initialized NET plugin Socket", 7)
-                self._say("Assigned NET plugin Socket to comm", 7)
-            self._say("Using network Socket", 7)
-            return
-        ports = " ".join(f"[{i}]mlx5_{i}:1/IB" for i in range(self.job.cluster.gpus_per_host))
-        self._say(f"NET/IB : Using {ports} [RO]; OOB eth0:{self._address}<0>", 7)
+        if self.everywhere or not self.without_rdma:
+            self._assign("IB" if found else "Socket", 7)
+        if found:
+            self._say(f"DMA-BUF is available on GPU device {self.local}", 7)
+
+    def _assign(self, network: str, thread: int) -> None:
         if self.modern:
-            self._say("Initialized NET plugin IB", 7)
-            self._say("Assigned NET plugin IB to comm", 7)
-        self._say("Using network IB", 7)
-        self._say(f"DMA-BUF is available on GPU device {self.local}", 7)
+            self._say(f"Assigned NET plugin {network} to comm", thread)
+        self._say(f"Using network {network}", thread)
+
+    def _on_sockets(self, hosts: list[int]) -> bool:
+        return bool(self.without_rdma & set(hosts))
 
     def _communicator(self, number: int, group: Group) -> None:
         ranks, job = group.ranks, self.job
@@ -106,7 +117,11 @@ class _Log:
         call = "ncclCommInitRankConfig" if group.kind == "world" else "ncclCommSplit"
         api = f"{call} " if self.modern else ""
         head = f"{api}comm {pointer} rank {own} nranks {size} cudaDev {self.local} nvmlDev {self.local} busId {bus}"
-        thread = 7 + 31 * number
+        thread, sockets = 7 + 31 * number, self._on_sockets(hosts)
+        if self.without_rdma and not self.everywhere:
+            if sockets:
+                self._say("Comm config Net name set to Socket", thread)
+            self._assign("Socket" if sockets else "IB", thread)
         self._say(f"{head} commId {ident} - Init START", thread)
         if group.kind == "world" and self.modern:
             self._say("RAS client listening socket at 127.0.0.1<28028>", thread)
@@ -150,7 +165,7 @@ class _Log:
             )
         for c in range(channels):
             self._link(ranks, hosts, own, c, thread + 2)
-        detail = f", use ring PXN 0 GDR {0 if self.sockets else 1}" if self.modern else ""
+        detail = f", use ring PXN 0 GDR {0 if sockets else 1}" if self.modern else ""
         self._say(f"Connected all rings{detail}", thread + 2)
 
     @staticmethod
@@ -164,8 +179,7 @@ class _Log:
         for a, b, way in (((own - 1) % size, own, "receive"), (own, (own + 1) % size, "send")):
             pair = f"Channel {channel:02d}/0 : {a}[{ranks[a] % per}] -> {b}[{ranks[b] % per}]"
             if hosts[a] != hosts[b]:
-                device = 0 if self.sockets else channel % per
-                kind = f"NET/Socket/{device}" if self.sockets else f"NET/IB/{device}/GDRDMA"
+                kind = "NET/Socket/0" if self._on_sockets(hosts) else f"NET/IB/{channel % per}/GDRDMA"
                 self._say(f"{pair} [{way}] via {kind}", thread)
             elif way == "send":
                 self._say(f"{pair} via P2P/CUMEM", thread)

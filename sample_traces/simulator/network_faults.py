@@ -57,11 +57,41 @@ def congestion(probability: float, low: float, high: float) -> Callable[[Scene],
     return apply
 
 
+def storage_traffic(host: int, bytes_per_s: float) -> Callable[[Scene], Truth]:
+    """Data loading of a host comes over its training ports: gradients get what is left of them."""
+
+    def apply(scene: Scene) -> Truth:
+        ranks, port = scene.host(host), scene.job.cluster.nic
+        scene.given.nic[ranks] *= max(0.05, 1 - bytes_per_s / port)
+        scene.given.foreign[host] = bytes_per_s
+        what = "storage traffic on the training ports"
+        return Truth("traffic_mixing", ranks, [scene.name(host)], magnitude=bytes_per_s / port, what=what)
+
+    return apply
+
+
+def host_sockets(host: int, share: float) -> Callable[[Scene], Truth]:
+    """One host finds no RDMA device: every communicator that includes it goes through TCP sockets, others stay.
+
+    All ranks of a communicator must use one network, so the launcher gives communicators with that host
+    the network Socket by their configuration; the ports of the other hosts serve the rest.
+    """
+
+    def apply(scene: Scene) -> Truth:
+        ranks = scene.host(host)
+        scene.given.nic[ranks] *= share
+        scene.given.socket_hosts = frozenset({host})
+        return Truth("partial_rdma", ranks, [scene.name(host)], magnitude=share, what="one host on sockets")
+
+    return apply
+
+
 def sockets(share: float) -> Callable[[Scene], Truth]:
     """No process finds an RDMA device: traffic between hosts goes through TCP sockets."""
 
     def apply(scene: Scene) -> Truth:
         scene.given.nic[:] *= share
+        scene.given.socket_hosts = frozenset(range(scene.topology.hosts))
         return Truth("no_rdma", [], list(scene.topology.host_names), magnitude=share, what="sockets instead of RDMA")
 
     return apply

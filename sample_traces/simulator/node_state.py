@@ -44,8 +44,8 @@ class Gpu:
 class NodeState:
     """Reads a timeline as an exporter on one of its hosts would."""
 
-    def __init__(self, timeline: Timeline, *, sockets: bool = False) -> None:
-        self.timeline, self.job, self.sockets = timeline, timeline.job, sockets
+    def __init__(self, timeline: Timeline) -> None:
+        self.timeline, self.job = timeline, timeline.job
         self.topology, self.given = timeline.topology, timeline.conditions
         self.end_ns = float(timeline.step_end.max())
 
@@ -57,18 +57,30 @@ class NodeState:
         return np.clip(1 - lost / steps, 0.02, 1.0)
 
     @cached_property
-    def port_bytes(self) -> float:
-        """Bytes that one port sends in a step."""
-        total = 0.0
+    def sent_bytes(self) -> NDArray[np.float64]:
+        """Bytes that one rank of each host sends to other hosts in a step: [host, by RDMA port or by socket]."""
+        total = np.zeros((self.topology.hosts, 2))
         for op in program(self.job, 0):
             if isinstance(op, Collective):
                 groups = self.topology.groups(op.group, 0)
                 if groups.hosts > 1:
-                    size = op.nelems * DTYPE_BYTES[op.dtype]
-                    total += wire_factor(op.collective, groups.size) * size / groups.local
+                    size = wire_factor(op.collective, groups.size) * op.nelems * DTYPE_BYTES[op.dtype]
+                    for members in groups.members:
+                        mine = np.unique(self.topology.host_of[members])
+                        total[mine, int(self.on_sockets(mine))] += size / self.ranks_of_host
             elif isinstance(op, PointToPoint) and op.direction == "send":
-                total += op.nelems * DTYPE_BYTES[op.dtype]
+                for host in range(self.topology.hosts):
+                    total[host, int(host in self.given.socket_hosts)] += op.nelems * DTYPE_BYTES[op.dtype]
         return total
+
+    @property
+    def ranks_of_host(self) -> int:
+        """Ranks on a host."""
+        return min(self.job.cluster.gpus_per_host, self.job.ranks)
+
+    def on_sockets(self, hosts: NDArray[np.int64]) -> bool:
+        """Whether a group over these hosts uses sockets."""
+        return bool(self.given.socket_hosts & set(hosts.tolist()))
 
     def step_at(self, t: float) -> int:
         """The step that runs at a time."""
@@ -118,7 +130,7 @@ class NodeState:
         done, seconds = self.steps_done(min(t, self.end_ns)), min(max(t, 0.0), self.end_ns) / 1e9
         slow_host = float(self.given.host[ranks].mean())
         stall = float(self.given.pause["loader"][ranks][:, : int(done) + 1].mean(axis=0).sum()) / 1e9
-        rng = stream(self.job.seed, "node-metric", host, int(t // 1e8))
+        rng, socket_bytes = stream(self.job.seed, "node-metric", host, int(t // 1e8)), float(self.sent_bytes[host, 1])
         extra = min(0.9, 0.35 * max(0.0, slow_host - 1.15))
         waiting = min(seconds, stall) if stall > 0.03 * seconds else 0.0
         return {
@@ -131,8 +143,9 @@ class NodeState:
             "psi_io": 31.0 + 0.8 * waiting,
             "disk_busy": 2_200.0 + 0.9 * waiting + 0.01 * seconds,
             "disk_read": 8.1e11 + 2.0e8 * seconds + 9e8 * waiting,
-            "port": 3.1e13 + (0.0 if self.sockets else done * self.port_bytes),
-            "eth": 4.4e11 + (done * self.port_bytes * len(ranks) if self.sockets else 2.1e5 * seconds),
+            "port": 3.1e13 + done * float(self.sent_bytes[host, 0]),
+            "eth": 4.4e11 + (done * socket_bytes * len(ranks) if socket_bytes else 2.1e5 * seconds),
+            "foreign": seconds * self.given.foreign.get(host, 0.0),
             "offset": float(self.given.clock_offset_ns[host]) / 1e9,
         }
 
@@ -142,7 +155,8 @@ class NodeState:
         rank = int(ranks[min(local, len(ranks) - 1)])
         share = float(self.given.nic[rank, self.step_at(t)])
         # A port that trains at a lower speed reports it: 400, 200 or 100 Gbit/s.
-        gbits = 400 if share > 0.75 or self.sockets else 200 if share > 0.4 else 100
+        other = self.given.socket_hosts or host in self.given.foreign
+        gbits = 400 if share > 0.75 or other else 200 if share > 0.4 else 100
         lossy = rank in self.given.tail
         done = self.steps_done(min(t, self.end_ns))
         return {

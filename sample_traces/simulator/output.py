@@ -21,8 +21,8 @@ def write_run(run: Run, folder: Path, *, truth: Path, metrics: str = "smi", logs
     """traces/, logs/, metrics/ and train.log in the folder; the answer key wherever the caller wants it."""
     write_traces(run.timeline, folder / "traces", level=level)
     if logs:
-        write_logs(run.timeline, folder / "logs", sockets=run.scenario.sockets)
-        write_metrics(run.timeline, folder / "metrics", metrics, sockets=run.scenario.sockets)
+        write_logs(run.timeline, folder / "logs")
+        write_metrics(run.timeline, folder / "metrics", metrics)
         write_training_log(run.timeline, folder / "train.log")
     write_truth(run, truth)
 

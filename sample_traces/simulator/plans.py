@@ -33,7 +33,6 @@ class Scenario:
     build: Callable[[Job, dict[str, float]], Plan]
     parameters: Mapping[str, float] = field(default_factory=dict)
     job: Mapping[str, object] = field(default_factory=dict)
-    sockets: bool = False
 
 
 def faulty(*made: Callable[[Job, dict[str, float]], Callable[[Scene], Truth]], bottleneck: str) -> Callable[..., Plan]:

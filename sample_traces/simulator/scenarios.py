@@ -270,6 +270,17 @@ SCENARIOS: dict[str, Scenario] = {
         meaning="no RDMA device is found: sockets between hosts",
         build=faulty(lambda _, p: nf.sockets(p["share"]), bottleneck="network"),
         parameters={"share": 0.06},
-        sockets=True,
+    ),
+    "socket_host": Scenario(
+        meaning="one host finds no RDMA device: sockets in all groups with it",
+        build=faulty(lambda j, p: nf.host_sockets(host_of(j, p), p["share"]), bottleneck="network"),
+        parameters={"share": 0.06, "host": 2},
+        job={"ranks": 16, "layout": "hsdp", "shard": 8},
+    ),
+    "storage_traffic": Scenario(
+        meaning="storage traffic of one host on its training ports",
+        build=faulty(lambda j, p: nf.storage_traffic(host_of(j, p), p["bytes_per_s"]), bottleneck="network"),
+        parameters={"bytes_per_s": 32e9, "host": 1},
+        job={"ranks": 16, "layout": "hsdp", "shard": 8},
     ),
 }

@@ -26,6 +26,12 @@ def test_a_chain_ends_at_its_first_reason() -> None:
     assert folded(entry("A", "B"), entry("B", "C"), entry("C")) == [("A", ["B", "C"])]
 
 
+def test_a_cause_on_one_host_explains_nothing_on_another() -> None:
+    cause = msgspec.structs.replace(entry("A", "B"), hosts=("n1",))
+    here, there = (msgspec.structs.replace(entry("B"), hosts=(host,)) for host in ("n1", "n2"))
+    assert folded(cause, here, there) == [("A", ["B"]), ("B", [])]
+
+
 def test_findings_that_explain_each_other_do_not_vanish() -> None:
     assert folded(entry("A", "B"), entry("B", "A")) == [("A", ["B"])]
     assert folded(entry("A", "A")) == [("A", [])]
@@ -60,6 +66,18 @@ def test_ranges(numbers: list[int], text: str) -> None:
 def test_long_names_lose_their_middle() -> None:
     assert view.shorten("a" * 50 + "z" * 50, 21) == "aaaaaaaaa...zzzzzzzzz"
     assert view.shorten("short", 21) == "short"
+
+
+@pytest.mark.parametrize(
+    ("text", "limit", "shown"),
+    [
+        ("gpu-r01n01 nic:mlx5_0/1, gpu-r01n01 nic:mlx5_1/1", 40, "gpu-r01n01 nic:mlx5_0/1 ..."),
+        ("load 2.6 on 8 CPUs; all hosts show it", 30, "load 2.6 on 8 CPUs ..."),
+        ("as it is", 30, "as it is"),
+    ],
+)
+def test_sentences_end_between_items(text: str, limit: int, shown: str) -> None:
+    assert view.cut(text, limit) == shown
 
 
 @given(st.text())

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from diagnose.analysis.comm_audit.transports import gdr_status, inside_hosts, is_socket, networks, path_type
 from diagnose.analysis.comm_audit.view import View, line_evidence, names, reasons, view
+from diagnose.findings.through_hosts import through_hosts
 from diagnose.model import Evidence, NotChecked
 
 if TYPE_CHECKING:
@@ -56,19 +57,51 @@ def _sockets(facts: Facts, seen: View) -> Iterator[Finding]:
 def _some_sockets(
     facts: Facts, seen: View, on_socket: list[str | None], on_rdma: list[str | None], found: dict[str | None, set[str]]
 ) -> Iterator[Finding]:
-    others = sorted({name for host in on_rdma for name in found[host]})
+    others = sorted({name for host in on_rdma for name in found[host] if not is_socket(name)})
+    why = [*reasons(seen, on_socket), *_without_device(facts, on_socket)]
+    moved = through_hosts(facts, _named(on_socket))
     yield facts.rules["COM-SOCKET-SOME"].finding(
         fields={
             "hosts": names(on_socket),
             "network": names(sorted({name for host in on_socket for name in found[host]})),
             "others": names(others),
-            "reason": _sentence(reasons(seen, on_socket)),
+            "reason": _sentence(why),
+            "moved": f" {moved.text[0].upper()}{moved.text[1:]}." if moved else "",
         },
         hosts=_named(on_socket),
         ranks=seen.ranks.of(_processes(seen, on_socket)),
         devices=_interfaces(seen, on_socket),
-        evidence=[*_link_lines(seen, on_socket), *reasons(seen, on_socket), *_link_lines(seen, on_rdma)[:1]],
+        impact=facts.impact(moved.lost_ns) if moved else None,
+        persistence="persistent",
+        evidence=[
+            *_link_lines(seen, on_socket)[:1],
+            *why[:2],
+            *(moved.evidence() if moved else []),
+            *_link_lines(seen, on_rdma, rdma=True)[:1],
+            *_link_lines(seen, on_socket)[1:],
+        ],
     )
+
+
+def _without_device(facts: Facts, hosts: list[str | None]) -> list[Evidence]:
+    """Hosts whose processes looked for an RDMA device and found none."""
+    rows = facts.tables.query(
+        "SELECT host, min(path) AS path, arg_min(line, path) AS line, any_value(value) AS value FROM comm_topology "
+        "WHERE kind = 'nic' AND name = 'NET/IB' GROUP BY host ORDER BY host NULLS LAST"
+    )
+    return [
+        Evidence(f"{row['host'] or 'a host'}: {row['value']} by NET/IB", source=f"{row['path']}:{row['line']}")
+        for row in rows.iter_rows(named=True)
+        if row["host"] in hosts
+    ]
+
+
+def _lacking_rdma(facts: Facts, seen: View, hosts: list[str | None]) -> tuple[list[str | None], list[Evidence]]:
+    """Where all connections use sockets though only some hosts lack RDMA devices: those, with their lines."""
+    have = {row["host"] for row in seen.records.nets.iter_rows(named=True) if row["kind"] == "ib"}
+    lacking = [host for host in hosts if host not in have]
+    lines = _without_device(facts, lacking) if have and lacking else []
+    return (lacking, lines) if lines else (hosts, [])
 
 
 def _all_sockets(facts: Facts, seen: View, hosts: list[str | None]) -> Finding:
@@ -76,6 +109,9 @@ def _all_sockets(facts: Facts, seen: View, hosts: list[str | None]) -> Finding:
     rows = [row for row in seen.records.links.iter_rows(named=True) if is_socket(row["network"])]
     severity: Severity = "critical" if why else "warning"
     interfaces = _interfaces(seen, hosts)
+    culprits, lacking = _lacking_rdma(facts, seen, hosts)
+    if lacking:
+        why = f"Why: {names(item.text for item in lacking)}, and a communicator has one network for all its ranks."
     return facts.rules["COM-SOCKET-ALL"].finding(
         severity,
         fields={
@@ -86,11 +122,11 @@ def _all_sockets(facts: Facts, seen: View, hosts: list[str | None]) -> Finding:
             "why": f"the job spans nodes ({seen.scale.why})",
             "reason": why or "Nothing in the log says that RDMA was expected here.",
         },
-        hosts=_named(hosts),
-        ranks=seen.ranks.of(_processes(seen, hosts)),
+        hosts=_named(culprits),
+        ranks=seen.ranks.of(_processes(seen, culprits)),
         devices=interfaces,
         confidence=0.95 if rows else 0.85,
-        evidence=[*_link_lines(seen, hosts), *reasons(seen)],
+        evidence=[*lacking, *_link_lines(seen, hosts), *reasons(seen)],
     )
 
 
@@ -232,8 +268,12 @@ def _only_sockets(seen: View) -> bool:
     return all(is_socket(name) for found in networks(seen.records).values() for name in found)
 
 
-def _link_lines(seen: View, hosts: list[str | None]) -> list[Evidence]:
-    rows = [row for row in seen.records.links.iter_rows(named=True) if row["host"] in hosts and row["family"] == "NET"]
+def _link_lines(seen: View, hosts: list[str | None], *, rdma: bool = False) -> list[Evidence]:
+    rows = [
+        row
+        for row in seen.records.links.iter_rows(named=True)
+        if row["host"] in hosts and row["family"] == "NET" and not (rdma and is_socket(row["network"]))
+    ]
     if rows:
         return line_evidence(rows, "{lines} lines via {kind}/{nic}", most=3)
     return [

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from diagnose.analysis.node_metrics.peers import is_fleet_wide
+from diagnose.findings.through_hosts import through_hosts
 from diagnose.model import Evidence, Finding, Impact, Severity
 
 if TYPE_CHECKING:
@@ -79,7 +80,9 @@ def _lost(context: Context, host: str | None, scope: Scope) -> float | None:
 
 def _finding(context: Context, code: str, severity: Severity, tail: str, group: list[Seen], scope: Scope) -> Finding:
     hosts = sorted({item.host for item in group if item.host})
-    lost = None if tail else _price(context, group, hosts, scope)
+    moved = through_hosts(context.facts, hosts) if scope.network and severity != "info" else None
+    measured = moved.lost_ns if moved else None
+    lost = None if tail else measured or _price(context, group, hosts, scope)
     impact = context.facts.impact(lost) if lost and context.cost.is_measurable(lost) else Impact()
     finding = context.facts.rules[code].finding(
         severity,
@@ -89,7 +92,11 @@ def _finding(context: Context, code: str, severity: Severity, tail: str, group: 
         devices=[item.device for item in group if item.device != "node"],
         impact=impact,
         confidence=_confidence(severity, tail, lost),
-        evidence=[_evidence(item) for item in group[:MAX_EVIDENCE]],
+        evidence=[
+            *(_evidence(item) for item in group[:1]),
+            *(moved.evidence() if moved and measured else ()),
+            *(_evidence(item) for item in group[1:MAX_EVIDENCE]),
+        ],
     )
     # Only a fault with a measured price stands above the findings that it may explain.
     return finding if impact.ns_per_step else msgspec.structs.replace(finding, explains=())

@@ -72,6 +72,9 @@ def _cores(context: Context) -> dict[str | None, float]:
 def _overload(context: Context) -> Iterator[Finding]:
     rule = context.facts.rules["HOST-CPU-03"]
     cores = _cores(context)
+    idle: dict[str | None, float] = {
+        facet.host: facet.value for facet in facets(context.summary) if facet.name == "CPU idle"
+    }
     seen = []
     hosts: set[str | None] = set()
     for row in context.rows("node.load1"):
@@ -79,7 +82,7 @@ def _overload(context: Context) -> Iterator[Finding]:
         count = cores.get(row.host)
         load = row.median / count if row.median is not None and count else None
         severity = rule.thresholds["load_per_core"].severity(load)
-        if severity and load is not None:
+        if severity and load is not None and 1 - idle.get(row.host, 0.0) >= rule.limit("busy_with_load"):
             seen.append(Seen(row.host, "node", severity, f"load {row.median:.1f} on {count:.0f} CPUs", load, "load"))
     loaded = {item.host for item in seen}
     for facet in facets(context.summary):

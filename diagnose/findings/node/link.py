@@ -165,15 +165,16 @@ def _link_events(context: Context) -> Iterator[tuple[str | None, str, pl.DataFra
 
 def _errors(context: Context) -> Iterator[Finding]:
     rule = context.facts.rules["NIC-ERR-01"]
-    seen: dict[tuple[str | None, str], Seen] = {}
+    counted: dict[tuple[str | None, str], list[Seen]] = {}
     hosts: set[str | None] = set()
     for metrics, name in ((ERRORS, "errors"), (("nic.rcv_remote_phys_total",), "remote_errors")):
         for row in context.rows(*metrics):
             hosts.add(row.host)
             item = _counted(row, rule.thresholds[name].severity(row.total), _words(row.metric))
-            if item and (item.host, item.device) not in seen:
-                seen[item.host, item.device] = item
-    yield from emit(context, "NIC-ERR-01", seen.values(), Scope(frozenset(hosts), network=True))
+            if item:
+                counted.setdefault((item.host, item.device), []).append(item)
+    seen = [_together(items) for items in counted.values()]
+    yield from emit(context, "NIC-ERR-01", seen, Scope(frozenset(hosts), network=True))
     discards = context.facts.rules["NIC-ERR-02"].thresholds["discards"]
     found = []
     scope: set[str | None] = set()
@@ -191,6 +192,12 @@ def _counted(row: Row, severity: object, words: str) -> Seen | None:
     at_least = "at least " if row.saturated else ""
     text = f"{at_least}{format_count(row.total)} {words}{'' if row.snapshot else ' in the window'}"
     return Seen(row.host, row.entity, severity, text, row.total, "count", dated=not row.snapshot)  # type: ignore[arg-type]
+
+
+def _together(items: list[Seen]) -> Seen:
+    """One line for a port: its loudest and largest count first."""
+    ordered = sorted(items, key=lambda item: (item.severity == "info", not item.dated, -(item.value or 0)))
+    return ordered[0]._replace(what=", ".join(item.what for item in ordered[:3]))
 
 
 def _words(metric: str) -> str:
