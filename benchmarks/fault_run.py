@@ -23,7 +23,7 @@ from simulator.config import Model
 from simulator.ops import DTYPE_BYTES, Collective
 from simulator.programs import program
 from simulator.scenarios import SCENARIOS
-from simulator.simulation import simulate
+from simulator.simulation import elsewhere, simulate
 from simulator.truth import answer
 
 if TYPE_CHECKING:
@@ -44,8 +44,8 @@ def simulated(case: Case) -> Run:
     return simulate(case.scenario, parameters=case.parameters, seed=case.seed, **job)
 
 
-def record(case: Case, store: Path | None = None) -> dict[str, Any]:
-    """Simulate, analyse, and note both sides."""
+def record(case: Case, store: Path | None = None, *, wires: bool = False) -> dict[str, Any]:
+    """Simulate, analyse, and note both sides. ``wires``: also simulate the run with links of twice the bandwidth."""
     run = simulated(case)
     topology = run.timeline.topology
     leaves = {name: f"leaf{topology.leaf_of_host[host]}" for host, name in enumerate(topology.host_names)}
@@ -63,14 +63,20 @@ def record(case: Case, store: Path | None = None) -> dict[str, Any]:
             )
     said["step_ns"] = _step_ns(result.job)
     return {"group": case.group, "scenario": case.scenario, "seed": case.seed, "parameters": case.parameters,
-            "job": {name: value for name, value in case.job.items() if name != "model"}, "true": _true(run) | _means(case, run), "said": said}  # fmt: skip
+            "job": {name: value for name, value in case.job.items() if name != "model"}, "true": _true(run) | _means(run) | (_twice(run) if wires else {}), "said": said}  # fmt: skip
 
 
 def _step_ns(job: JobSummary | None) -> int | None:
     return None if job is None else job.step_ns
 
 
-def _means(case: Case, run: Run) -> dict[str, float]:
+def _twice(run: Run) -> dict[str, float]:
+    """Mean step of the same run with all links at twice their bandwidth."""
+    cluster = run.plan.job.cluster
+    return {"mean_twice_ns": _mean(elsewhere(run, nic=2 * cluster.nic, nvlink=2 * cluster.nvlink))}
+
+
+def _means(run: Run) -> dict[str, float]:
     """Mean step over the profiled ones, with and without the fault: single long steps do not move a median."""
     clean = run.plan.without
     job = clean if clean is not None else run.timeline.job

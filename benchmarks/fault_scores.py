@@ -173,6 +173,18 @@ def what_if_errors(records: Iterable[Record]) -> list[float]:
     return errors
 
 
+def bandwidth_errors(records: Iterable[Record]) -> list[float | None]:
+    """Predicted over simulated mean step with links of twice the bandwidth, minus 1; None where no number was given."""
+    errors: list[float | None] = []
+    for record in records:
+        said, true = record["said"], record["true"]
+        if "mean_twice_ns" not in true or not said["what_if"] or not said["step_ns"]:
+            continue
+        step = said["what_if"].get("bandwidth_x2")
+        errors.append(None if step is None else step / said["step_ns"] / (true["mean_twice_ns"] / true["mean_ns"]) - 1)
+    return errors
+
+
 def by_group(records: Iterable[Record]) -> dict[str, list[Record]]:
     """Records of each class."""
     result: dict[str, list[Record]] = defaultdict(list)

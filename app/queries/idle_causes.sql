@@ -2,7 +2,7 @@
 WITH peers AS (
   SELECT r.rank FROM rank AS r WHERE r.rank <> $rank AND r.role IS NOT DISTINCT FROM (SELECT role FROM rank WHERE rank = $rank)
 ), sums AS (
-  SELECT rank, cause, coalesce(detail, '') AS detail, count(*) AS gaps, sum(dur_ns) AS total_ns, max(dur_ns) AS longest_ns FROM host_gap GROUP BY ALL
+  SELECT rank, cause, coalesce(detail, '') AS detail, count(*) AS gaps, sum(dur_ns) AS total_ns, max(dur_ns) AS longest_ns FROM host_gap WHERE beside_comm IS NOT true GROUP BY ALL
 ), causes AS (
   SELECT DISTINCT cause, detail FROM sums
 )

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from diagnose.findings.rules import Rule, RuleBook, Threshold
 
 WIDTH = 80
+_ELSEWHERE = {"cpu": "On CPUs", "amd": "On AMD devices", "other": "On other devices"}
 
 
 @click.command()
@@ -61,7 +62,8 @@ def _explained(rule: Rule) -> Iterator[str]:
         for name, item in rule.thresholds.items():
             yield from _threshold(name, item)
         yield from _wrapped("Change them in diagnose.yaml under thresholds, by code, name and severity.", "  ")
-    for title, entries in (("What to do", rule.actions), ("References", rule.references)):
+    elsewhere = [(_ELSEWHERE[kind], other.actions or ()) for kind, other in rule.wording.items()]
+    for title, entries in (("What to do", rule.actions), *elsewhere, ("References", rule.references)):
         if entries:
             yield from ("", title)
             for entry in entries:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
+from diagnose.findings.accelerator import accelerator
 from diagnose.findings.checks import BUILTIN
 from diagnose.findings.facts import Facts
 from diagnose.findings.job import summary_of
@@ -32,7 +33,8 @@ def evaluate(tables: Tables, config: Config, rules: RuleBook | None = None) -> E
     """Run every check; findings ordered by severity class of their cost: lost time first, then severity, then code."""
     job = summary_of(tables)
     world = tables.query("SELECT world_size FROM run").item()
-    facts = Facts(tables, rules or RuleBook(config.thresholds), config, world, job.step_ns if job else None, job)
+    book = (rules or RuleBook(config.thresholds)).worded(accelerator(tables))
+    facts = Facts(tables, book, config, world, job.step_ns if job else None, job)
     findings: list[Finding] = []
     open_questions: dict[str, NotChecked] = {}
     for name in BUILTIN:

@@ -6,6 +6,7 @@ loaded: a rule file is part of the package, or its thresholds are overridden in 
 
 from __future__ import annotations
 
+import copy
 import string
 from importlib import resources
 from typing import TYPE_CHECKING, Any, Literal
@@ -14,6 +15,7 @@ import msgspec
 
 from diagnose.config import decode_yaml
 from diagnose.errors import ConfigError, RuleError
+from diagnose.findings.accelerator import KINDS
 from diagnose.model import CAUSES, Evidence, Finding, Impact, Persistence, Severity
 from diagnose.units import format_value
 
@@ -43,6 +45,15 @@ class Threshold(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return None
 
 
+class Wording(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a rule says instead on another kind of accelerator; None keeps the rule's own text."""
+
+    title: str | None = None
+    meaning: str | None = None
+    message: str | None = None
+    actions: tuple[str, ...] | None = None
+
+
 class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One finding the tool can make. ``message`` has ``{name:unit}`` fields, unit as in units.format_value."""
 
@@ -57,6 +68,18 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     references: tuple[str, ...] = ()
     severity: Severity | None = None
     """Fixed severity, for rules whose evidence is a fact and not a measure."""
+
+    wording: dict[str, Wording] = {}
+    """By kind of accelerator (``accelerator.KINDS``); the texts above are for NVIDIA devices."""
+
+    def worded(self, accelerator: str | None) -> Rule:
+        """The rule in the words of a kind of accelerator."""
+        other = self.wording.get(accelerator or "")
+        if other is None:
+            return self
+        return msgspec.structs.replace(
+            self, **{name: text for name, text in msgspec.structs.asdict(other).items() if text is not None}
+        )
 
     def judge(self, **measures: float | None) -> Severity | None:
         """The severity when *every* named threshold is reached: the mildest of the reached levels.
@@ -139,6 +162,7 @@ class RuleBook:
             for item in _rule_files(resources.files("diagnose.findings").joinpath("rules"))
         }
         self._rules: dict[str, Rule] = {}
+        self.accelerator: str | None = None
         for code, thresholds in (overrides or {}).items():
             self._rules[code] = _override(self[code], thresholds)
 
@@ -147,7 +171,13 @@ class RuleBook:
             raise RuleError(f"there is no rule {code!r}; `diagnose rules` lists them all")
         if code not in self._rules:
             self._rules[code] = _checked(self._files[code])
-        return self._rules[code]
+        return self._rules[code].worded(self.accelerator)
+
+    def worded(self, accelerator: str | None) -> RuleBook:
+        """The same rules, in the words of a kind of accelerator."""
+        other = copy.copy(self)
+        other.accelerator = accelerator
+        return other
 
     def __contains__(self, code: str) -> bool:
         return code in self._files
@@ -173,6 +203,8 @@ def _checked(item: Traversable) -> Rule:
         raise RuleError(f"{item.name}: the code is {rule.code!r}; a rule file is named by its code")
     if rule.cause not in CAUSES:
         raise RuleError(f"{item.name}: unknown cause {rule.cause!r}")
+    if unknown := set(rule.wording) - set(KINDS):
+        raise RuleError(f"{item.name}: unknown kind of accelerator {sorted(unknown)}, only {KINDS}")
     return rule
 
 

@@ -53,7 +53,7 @@ def judge(facts: Facts, job: JobSummary | None, findings: Sequence[Finding]) -> 
     cost = (dearest.impact.ns_per_step or 0) if dearest else 0
     step = job.step_ns or job.span_ns or 1
     if bound and blocking >= cost:
-        return Verdict("network", bound, _network_text(job, findings, blocking, step), _sure(job, 0.9), why)
+        return Verdict("network", bound, _network_text(facts, job, findings, blocking, step), _sure(job, 0.9), why)
     open_comm = job.share("exposed_comm_ns") or 0.0
     unclear = bound is None and open_comm >= facts.config.network_bound_above_ratio and open_comm > cost / step
     if dearest is not None and cost >= _SIGNIFICANT_RATIO * step and not unclear:
@@ -200,19 +200,35 @@ def _sentence(finding: Finding, cost: int, step: int) -> str:
     return f"{title}: {format_ns(cost)} of a {format_ns(step)} step ({format_ratio(cost / step)})."
 
 
-def _network_text(job: JobSummary, findings: Sequence[Finding], blocking: int, step: int) -> str:
+def _network_text(facts: Facts, job: JobSummary, findings: Sequence[Finding], blocking: int, step: int) -> str:
     detail = next(
-        (finding for finding in findings if finding.cause in _NETWORK_CAUSES and finding.severity != "info"), None
-    )
+        (
+            finding for finding in findings
+            if finding.cause in _NETWORK_CAUSES and finding.severity != "info" and finding.code != "NET-CONTENTION"
+        ),
+        None,
+    )  # fmt: skip
     text = f"Network-bound: transfers that nothing hides block {format_ns(blocking)} of a {format_ns(step)} step ({format_ratio(blocking / (job.span_ns or step))})"
+    gains = _wire_gains(facts)
     if detail is None:
-        return f"{text}."
+        return f"{text}.{gains}"
     where = (
         f" ({', '.join(detail.hosts)})"
         if 0 < len(detail.hosts) <= _HOSTS_NAMED and detail.hosts[0] not in detail.title
         else ""
     )
-    return f"{text}: {detail.title[0].lower()}{detail.title[1:]}{where}."
+    return f"{text}: {detail.title[0].lower()}{detail.title[1:]}{where}.{gains}"
+
+
+def _wire_gains(facts: Facts) -> str:
+    """What a better network would buy, where the replay can say."""
+    speedup = dict(facts.tables.query("SELECT scenario, speedup FROM what_if WHERE speedup >= 1").iter_rows())
+    said = [
+        f"{what} would save {format_ratio(1 - 1 / speedup[name])}"
+        for name, what in (("bandwidth_x2", "twice the bandwidth"), ("latency_zero", "no latency"))
+        if name in speedup
+    ]
+    return f" {said[0][0].upper()}{' of the step, '.join(said)[1:]} of it." if said else ""
 
 
 def _not_network(bound: bool | None, why: str) -> str:  # noqa: FBT001 - a value of the report

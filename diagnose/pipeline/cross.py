@@ -25,7 +25,7 @@ from diagnose.analysis.cross.stops import profiled_stops, regular_stops
 from diagnose.analysis.cross.suspects import find_suspects, world_suspects
 from diagnose.analysis.cross.tails import tail_suspects
 from diagnose.analysis.cross.waits import MATCHED_RATIO
-from diagnose.analysis.cross.what_if import Inputs, what_if
+from diagnose.analysis.cross.what_if import Inputs, repriced, what_if
 from diagnose.analysis.cross.who_waits import who_waits
 from diagnose.analysis.step_labels import label_steps
 from diagnose.analysis.training_log import reference_log
@@ -70,7 +70,7 @@ GROUP BY k.rank, k.step ORDER BY k.rank, k.step
 
 
 _GAPS_SQL = """
-SELECT g.rank, g.step, g.start_ns, g.dur_ns, g.cause, g.detail FROM host_gap AS g JOIN step AS s USING (rank, step)
+SELECT g.rank, g.step, g.start_ns, g.dur_ns, g.cause, g.detail, g.cause_ns FROM host_gap AS g JOIN step AS s USING (rank, step)
 WHERE s.label = 'normal' AND g.rank >= 0 AND (g.cause IN ('input', 'host') OR g.detail IN ('gc', 'allocator')) ORDER BY g.rank, g.start_ns
 """
 
@@ -159,7 +159,7 @@ def _price(writer: StoreWriter, hidden: pl.DataFrame) -> None:
     median = round(float(steps.get_column("step_ns").median() or 0))  # type: ignore[arg-type]
     steps = steps.filter(pl.col("step").is_in([int(one) for one in chosen.split(", ")]))
     calls = writer.query(
-        "SELECT rank, call, step, stream, start_ns, dur_ns, collective, is_p2p, exposed_from_ns, exposed_to_ns, exposed_late_ns FROM comm_call "
+        "SELECT rank, call, step, stream, start_ns, dur_ns, ready_ns, collective, is_p2p, exposed_from_ns, exposed_to_ns, exposed_late_ns FROM comm_call "
         f"WHERE rank >= 0 AND step IN ({chosen}) ORDER BY rank, call"
     )
     members = writer.query(
@@ -167,7 +167,8 @@ def _price(writer: StoreWriter, hidden: pl.DataFrame) -> None:
     )
     collective = writer.query(
         "SELECT instance, c.collective, c.members, c.msg_bytes, c.transfer_ns, median(c.transfer_ns) OVER (PARTITION BY c.collective, c.members, c.msg_bytes) AS "
-        "median_ns, t.alpha_ns FROM collective AS c LEFT JOIN (SELECT collective, group_size, max(alpha_ns) AS alpha_ns FROM network_tier GROUP BY ALL) AS t "
+        "median_ns, t.alpha_ns, coalesce(t.alpha_ns, t.latency_ratio * avg(c.transfer_ns) OVER (PARTITION BY c.collective, c.members)) AS fixed_ns FROM collective AS c "
+        "LEFT JOIN (SELECT collective, group_size, max(alpha_ns) AS alpha_ns, max(latency_ratio) AS latency_ratio FROM network_tier GROUP BY ALL) AS t "
         "ON t.collective = c.collective AND t.group_size = c.members WHERE c.transfer_ns IS NOT NULL"
     )
     if members.is_empty() or collective.is_empty():
@@ -186,12 +187,14 @@ def _price(writer: StoreWriter, hidden: pl.DataFrame) -> None:
         "SELECT b.* FROM breakdown AS b JOIN step AS s USING (rank, step) WHERE s.label = 'normal' AND b.rank >= 0 ORDER BY rank, step"
     )
     inputs = Inputs(
-        parts, writer.query(_TYPICAL_SQL), writer.query("SELECT * FROM rank_work ORDER BY rank"), writer.query(_GAPS_SQL), schedule.alpha_ns, schedule.median_ns, median,
+        parts, writer.query(_TYPICAL_SQL), writer.query("SELECT * FROM rank_work ORDER BY rank"), writer.query(_GAPS_SQL), schedule.alpha_ns, schedule.fixed_ns, schedule.median_ns, median,
     )  # fmt: skip
+    writer.insert("job_stat", pl.DataFrame({"name": ["replay_matched_ratio"], "value": [schedule.matched_ratio]}))
     if schedule.matched_ratio < MATCHED_RATIO:  # ranks whose peers are not here run free of them
         return
     rows, explained = what_if(schedule, inputs)
     writer.insert("what_if", rows)
+    writer.replace("rank_work", repriced(schedule, inputs, rows))
     writer.insert("job_stat", pl.DataFrame({"name": ["replay_explained_ratio"], "value": [explained]}))
 
 

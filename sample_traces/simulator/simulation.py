@@ -62,6 +62,17 @@ def simulate(
     return Run(name, scenario, plan, merged, timeline, truths, without.median_step_ns(), free)
 
 
+def elsewhere(run: Run, **rates: float) -> Timeline:
+    """The same run, faults and pauses and all, on a cluster of other rates (fields of Cluster)."""
+    plan, clean = run.plan, run.plan.without or run.plan.job
+    job = replace(plan.job, cluster=replace(plan.job.cluster, **rates))  # type: ignore[arg-type]
+    topology = Topology(job)
+    scene = Scene(job, topology, natural(job, topology, _typical_step_ns(clean)), run.without_fault_ns)
+    for apply in plan.faults:
+        apply(scene)
+    return Engine(job, topology, scene.given).run()
+
+
 def _typical_step_ns(job: Job) -> float:
     """Step time of a quiet run: the measure for pauses and delays that are shares of a step."""
     quiet = replace(job, steps=2, job_steps=4, noise=replace(job.noise, pause_probability=0.0))

@@ -64,7 +64,30 @@ def test_clocks_bandwidth_and_what_if_are_right(records):
 
     assert fs.quantile(clocks, 0.95) <= 15_000
     assert fs.quantile(speeds, 0.5) <= 0.03
-    assert fs.quantile(fs.what_if_errors(records), 0.5) <= 0.05
+    assert fs.quantile(fs.what_if_errors(records), 0.9) <= 0.05
+
+
+def test_twice_the_bandwidth_is_priced_or_left_open():
+    priced, open_ = (record(case(group, SEED), wires=True) for group in ("21 slow network", "22 tiny buckets"))
+
+    (error,) = fs.bandwidth_errors([priced])
+    assert error == pytest.approx(0, abs=0.05)
+    assert fs.bandwidth_errors([open_]) == [None]
+
+
+def test_memory_that_slows_no_step_is_told_all_the_same():
+    item = record(case("5 slow memory", SEED))
+
+    assert [(one["code"], one["ranks"]) for one in item["said"]["findings"] if one["code"].startswith("RANK-")] == [
+        ("RANK-MEMORY", item["true"]["faults"][0]["ranks"])
+    ]
+
+
+def test_compute_that_communication_slows_is_priced():
+    item = record(case("38 contention", SEED))
+
+    found = [one for one in item["said"]["findings"] if one["code"] == "NET-CONTENTION"]
+    assert [one["share"] for one in found] == [pytest.approx(fs.effect(item), rel=0.3)]
 
 
 def test_the_report_has_every_class(records):

@@ -162,7 +162,9 @@ def test_clocks_that_differ_between_hosts(run: Callable[[str], Outcome]) -> None
     outcome = run("28-clock-skew-between-hosts")
     offsets = outcome.query("SELECT offset_ns FROM clock ORDER BY host")["offset_ns"].to_list()
     assert abs(abs(offsets[1] - offsets[0]) - 750_000) <= 5_000
-    assert set(outcome.query("SELECT last_rank FROM collective")["last_rank"].to_list()) == {0}
+    assert outcome.query("SELECT last_rank FROM collective")["last_rank"].to_list() == [0] * 6
+    skews = outcome.query("SELECT start_skew_ns FROM collective")["start_skew_ns"].to_list()
+    assert all(abs(skew - 200_000) <= 5_000 for skew in skews)
     assert [row["ranks"] for row in outcome.report["findings"] if row["cause"] == "gpu_slow"] == [[0]]
 
 
@@ -183,6 +185,7 @@ def test_hidden_communication_is_no_bottleneck(run: Callable[[str], Outcome]) ->
     assert outcome.report["verdict"]["bottleneck"] == "compute"
     assert outcome.report["verdict"]["network_bound"] is False
     assert outcome.split()["overlapped_comm_ns"] <= 900_000
+    assert outcome.split()["exposed_comm_ns"] == 0
 
 
 def test_an_execution_trace_is_refused_with_the_reason(run: Callable[[str], Outcome]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -25,5 +26,7 @@ def test_recorded_run(run, tmp_path):
         assert causes & {item.cause for item in said["loud"]}, [item.title for item in said["loud"]]
     for names in known.who:
         assert names & said["named"]
+    advice = " ".join(text for item in said["findings"] for text in (item.title, item.message, *item.actions))
+    assert not re.search("nvidia|nvlink|dcgm|nccl-tests|cuda", advice, re.IGNORECASE)  # they ran on processors
     if not known.causes:
         assert [item.title for item in said["loud"] if item.ranks or item.hosts] == []

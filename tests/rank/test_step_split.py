@@ -212,6 +212,32 @@ def test_garbage_collection_is_named(tmp_path: Path) -> None:
     assert split_of(silent, 1)["idle_gc_ns"] > 60_000_000
 
 
+def test_a_pause_behind_communication_is_listed_as_well(tmp_path: Path) -> None:
+    """The device has only communication to do while the host stands still; then it has nothing."""
+    late = [
+        step(1, 0, 99_000), operator(5, 20), *launched(20, 80, 10, 1), launch(15, 2), nccl(100, 60_000, correlation=2), *launched(80_000, 100, 79_990, 3),
+        *launched(80_100, 100, 79_995, 4),
+    ]  # fmt: skip
+    rows = (
+        reduced(tmp_path, late)
+        .frames["host_gap"]
+        .select("start_ns", "dur_ns", "detail", "cause_ns", "beside_comm")
+        .rows()
+    )
+    assert rows == [
+        (100_000, 60_000_000, "gc", 60_000_000, True), (60_100_000, 19_900_000, "gc", 19_890_000, False)
+    ]  # fmt: skip
+
+
+def test_a_call_was_ready_when_the_work_launched_before_it_was_done(tmp_path: Path) -> None:
+    events = [
+        step(1, 0, 999), *launched(20, 80, 10, 1), launch(12, 2), nccl(100, 300, correlation=2), *launched(110, 50, 14, 3), launch(16, 4),
+        nccl(400, 20, correlation=4), launch(500, 5), nccl(510, 20, correlation=5),
+    ]  # fmt: skip
+    ready = reduced(tmp_path, events).frames["comm_call"].get_column("ready_ns").to_list()
+    assert ready == [100_000, 160_000, 500_000]
+
+
 def test_long_gaps_are_listed_with_their_step(tmp_path: Path) -> None:
     gaps = reduced(tmp_path, small_run()).frames["host_gap"]
     assert gaps.select("step", "start_ns", "dur_ns").row(0) == (0, 370_000, 780_000)

@@ -27,7 +27,8 @@ _MAX_PER_STEP = 256
 _MAX_GROUPS = 64
 
 CALLS_SCHEMA: dict[str, pl.DataType | DataTypeClass] = {
-    "rank": pl.Int32, "call": pl.Int64, "step": pl.Int64, "stream": pl.Int64, "start_ns": pl.Int64, "dur_ns": pl.Int64, "collective": pl.String,
+    "rank": pl.Int32, "call": pl.Int64, "step": pl.Int64, "stream": pl.Int64, "start_ns": pl.Int64, "dur_ns": pl.Int64, "ready_ns": pl.Int64,
+    "collective": pl.String,
     "is_p2p": pl.Boolean, "exposed_from_ns": pl.List(pl.Int64), "exposed_to_ns": pl.List(pl.Int64),
     "exposed_late_ns": pl.List(pl.Int64),
     "name": pl.String, "instance": pl.Int64, "aligned_ns": pl.Int64, "transfer_ns": pl.Int64, "wait_ns": pl.Int64,
@@ -129,7 +130,7 @@ def _as_calls(rows: pl.DataFrame) -> pl.DataFrame:
     )
     transfer = pl.col("dur_ns").min().over("instance")
     return rows.select(
-        "rank", (-1 - pl.col("row").cast(pl.Int64)).alias("call"), "step", "stream", "start_ns", "dur_ns", pl.lit("unknown").alias("collective"),
+        "rank", (-1 - pl.col("row").cast(pl.Int64)).alias("call"), "step", "stream", "start_ns", "dur_ns", pl.lit(None, pl.Int64).alias("ready_ns"), pl.lit("unknown").alias("collective"),
         pl.lit(value=False).alias("is_p2p"), pl.concat_list(pl.lit(0, pl.Int64)).alias("exposed_from_ns"),
         pl.concat_list("dur_ns").alias("exposed_to_ns"), pl.lit(None, pl.List(pl.Int64)).alias("exposed_late_ns"), "name", "instance", "aligned_ns", transfer.alias("transfer_ns"),
         (pl.col("dur_ns") - transfer).alias("wait_ns"),
@@ -140,7 +141,7 @@ def as_collectives(hidden: pl.DataFrame) -> Collectives:
     """What a replay needs of them besides the calls: their members, and their transfers as those of one class a kernel."""
     whole = hidden.unique("instance", maintain_order=True).select(
         "instance", "collective", pl.lit(None, pl.Int32).alias("members"), pl.lit(None, pl.Int64).alias("msg_bytes"), "transfer_ns",
-        pl.col("transfer_ns").median().over("name").alias("median_ns"), pl.lit(None, pl.Float64).alias("alpha_ns"),
+        pl.col("transfer_ns").median().over("name").alias("median_ns"), pl.lit(None, pl.Float64).alias("alpha_ns"), pl.lit(None, pl.Float64).alias("fixed_ns"),
     )  # fmt: skip
     return Collectives(hidden.select("instance", "rank", "call", pl.col("aligned_ns").alias("start_ns")), whole)
 

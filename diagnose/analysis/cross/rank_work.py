@@ -69,7 +69,7 @@ def rank_work(
     work = work_matrix(parts, dict(roles))
     if work is None:
         return RankWork(pl.DataFrame(schema=SCHEMA), None)
-    judged = judge_work(work)
+    judged = judge_work(work, _host_share(parts))
     own, reference, excess, burst = components(work, judged, parts)
     cost = costs(work, judged, parts)
     speed = {row["rank"]: row for row in compare_speed(stats, dict(roles)).iter_rows(named=True)}
@@ -101,6 +101,13 @@ def rank_work(
             }
         )  # fmt: skip
     return RankWork(pl.DataFrame(rows, schema=SCHEMA), judged.detectable)
+
+
+def _host_share(parts: pl.DataFrame) -> float:
+    """Part of the local work in which devices wait for their hosts, on the median rank and step."""
+    host = pl.col("idle_host_ns").fill_null(0) + pl.col("late_comm_ns").fill_null(0)
+    share = parts.filter(pl.col("local_work_ns") > 0).select((host / pl.col("local_work_ns")).median()).item()
+    return min(float(share or 0.0), 1.0)
 
 
 def _routed(work: Work, received: pl.DataFrame | None) -> NDArray[np.float64] | None:

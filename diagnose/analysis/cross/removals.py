@@ -18,7 +18,7 @@ _GAPS = {
     "idle_host_ns": pl.col("cause") == "host", "idle_input_ns": pl.col("cause") == "input",
     "idle_gc_ns": pl.col("detail") == "gc", "idle_allocator_ns": pl.col("detail") == "allocator",
 }  # fmt: skip
-"""Long gaps of the device by why they are there."""
+"""Long gaps of the device's own work by why they are there."""
 
 _STALLS = {
     "input_stall": "idle_input_ns",
@@ -32,8 +32,34 @@ _FOUND = 0.5
 
 def gap_removal(schedule: Schedule, parts: pl.DataFrame, gaps: pl.DataFrame, part: str) -> Change | None:
     """Every rank without this part of its idle time; None where there is none."""
-    wanted = parts.filter(pl.col(part) > 0).select("rank", "step", pl.col(part).alias("wanted"))
+    stalls = _stalls(parts, gaps)
+    wanted = stalls.filter(pl.col(part) > 0).select("rank", "step", pl.col(part).alias("wanted"))
     return _without(schedule, parts, gaps, wanted.with_columns(pl.lit(part).alias("part")))
+
+
+def _listed(gaps: pl.DataFrame) -> pl.DataFrame:
+    """Gaps by the part of the breakdown they belong to, with ``amount``: how much of each does."""
+    host = pl.when(pl.col("detail").is_null()).then("cause_ns").otherwise("dur_ns")
+    return pl.concat(
+        gaps.filter(chosen).select(
+            "rank", "step", "start_ns", "dur_ns", pl.lit(part).alias("part"),
+            (host if part == "idle_host_ns" else pl.col("cause_ns")).alias("amount"),
+        )
+        for part, chosen in _GAPS.items()
+    )  # fmt: skip
+
+
+def _stalls(parts: pl.DataFrame, gaps: pl.DataFrame) -> pl.DataFrame:
+    """Stalls of each (rank, step): idle time of the kind, and more where communication hid some of it."""
+    sums = _listed(gaps).group_by("rank", "step", "part").agg(pl.col("amount").sum())
+    columns = list(dict.fromkeys(_GAPS))
+    wide = parts.select("rank", "step", "local_work_ns", *columns)
+    for name in columns:
+        mine = sums.filter(pl.col("part") == name).select("rank", "step", pl.col("amount").alias("seen"))
+        wide = wide.join(mine, on=["rank", "step"], how="left", maintain_order="left").with_columns(
+            pl.max_horizontal(name, "seen").alias(name)
+        ).drop("seen")  # fmt: skip
+    return wide
 
 
 def straggler_change(schedule: Schedule, parts: pl.DataFrame, ranks: pl.DataFrame, gaps: pl.DataFrame) -> Change | None:
@@ -44,7 +70,7 @@ def straggler_change(schedule: Schedule, parts: pl.DataFrame, ranks: pl.DataFram
     if flagged.is_empty():
         return None
     columns = ("local_work_ns", *dict.fromkeys(_STALLS.values()))
-    mine = parts.select("rank", "step", *columns)
+    mine = _stalls(parts, gaps).select("rank", "step", *columns)
     role = ranks.select("rank", "role", (pl.col("verdict") == "persistent").alias("slow"))
     usual = (
         mine.join(role.filter(~pl.col("slow")), on="rank").group_by("role", "step")
@@ -88,12 +114,8 @@ def _without(schedule: Schedule, parts: pl.DataFrame, gaps: pl.DataFrame, wanted
     wanted = wanted.filter(
         pl.col("rank").is_in(schedule.ranks.tolist()) & pl.col("step").is_in(schedule.steps.tolist())
     )
-    kinds = [
-        gaps.filter(chosen).select("rank", "step", "start_ns", "dur_ns", pl.lit(part).alias("part"))
-        for part, chosen in _GAPS.items()
-    ]
-    listed = pl.concat(kinds).join(wanted, on=["rank", "step", "part"])
-    listed = listed.with_columns(pl.col("dur_ns").sum().over("rank", "step", "part").alias("total")).filter(
+    listed = _listed(gaps).join(wanted, on=["rank", "step", "part"])
+    listed = listed.with_columns(pl.col("amount").sum().over("rank", "step", "part").alias("total")).filter(
         pl.col("total") >= _FOUND * pl.col("wanted")
     )
     spread = wanted.join(listed.select("rank", "step", "part").unique(), on=["rank", "step", "part"], how="anti")
@@ -106,6 +128,8 @@ def _without(schedule: Schedule, parts: pl.DataFrame, gaps: pl.DataFrame, wanted
         removal = Removal(
             np.searchsorted(schedule.ranks, listed.get_column("rank").to_numpy()), listed.get_column("start_ns").to_numpy(),
             (listed.get_column("start_ns") + listed.get_column("dur_ns")).to_numpy(),
-            listed.select((pl.col("wanted") / pl.col("total")).clip(0.0, 1.0)).to_series().to_numpy(),
+            listed.select(
+                (pl.col("wanted") / pl.col("total")).clip(0.0, 1.0) * (pl.col("amount") / pl.col("dur_ns"))
+            ).to_series().to_numpy(),
         )  # fmt: skip
     return Change(scale=schedule.matrix(scale) if len(scale) else None, removal=removal)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from diagnose.analysis.cross.schedule import ARRIVE, BLOCK, Schedule, build_schedule
+from diagnose.analysis.cross.schedule import ARRIVE, BLOCK, READY, Schedule, build_schedule
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -134,6 +134,7 @@ def _by_event(schedule: Schedule, work: Floats, length: Floats) -> float:
     clock, base = schedule.base_ns.tolist(), schedule.base_ns.tolist()
     latest = [-1.0] * (int(schedule.call_instance.max(initial=0)) + 1)
     lengths, instance_of, before_of = length.tolist(), schedule.call_instance.tolist(), schedule.call_before.tolist()
+    queued, ready = schedule.call_queued.tolist(), [0.0] * len(lengths)
     span = 0.0
     for kind, rank, call, own in zip(
         schedule.kind.tolist(), schedule.rank.tolist(), schedule.call.tolist(), work.tolist(), strict=True
@@ -143,10 +144,12 @@ def _by_event(schedule: Schedule, work: Floats, length: Floats) -> float:
             instance, arrival = instance_of[call], now
             if before_of[call] >= 0:
                 before = before_of[call]
-                arrival = max(now, latest[instance_of[before]] + lengths[before])
+                arrival = max(ready[call] if queued[call] else now, latest[instance_of[before]] + lengths[before])
             latest[instance] = max(latest[instance], arrival)
         elif kind == BLOCK:
             now = max(now, latest[instance_of[call]] + lengths[call])
+        elif kind == READY:
+            ready[call] = now
         else:
             span = max(span, now - base[rank])
         clock[rank] = now
@@ -156,6 +159,7 @@ def _by_event(schedule: Schedule, work: Floats, length: Floats) -> float:
 def _by_level(schedule: Schedule, work: Floats, length: Floats, levels: Levels) -> float:
     clock = schedule.base_ns.copy()
     latest = np.full(int(schedule.call_instance.max(initial=0)) + 1, -1.0)
+    ready = np.zeros(len(length))
     span = 0.0
     for place in range(len(levels.bounds) - 1):
         events = levels.order[levels.bounds[place] : levels.bounds[place + 1]]
@@ -163,7 +167,8 @@ def _by_level(schedule: Schedule, work: Floats, length: Floats, levels: Levels) 
         now = clock[rank] + work[events]
         arrivals, until = int(levels.arrivals[place]), int(levels.arrivals[place] + levels.blocks[place])
         if arrivals:
-            mine, arrival = call[:arrivals], now[:arrivals]
+            mine = call[:arrivals]
+            arrival = np.where(schedule.call_queued[mine], ready[mine], now[:arrivals])
             before = schedule.call_before[mine]
             done = latest[schedule.call_instance[before]] + length[before]
             np.maximum.at(
@@ -172,7 +177,9 @@ def _by_level(schedule: Schedule, work: Floats, length: Floats, levels: Levels) 
         if until > arrivals:
             mine = call[arrivals:until]
             now[arrivals:until] = np.maximum(now[arrivals:until], latest[schedule.call_instance[mine]] + length[mine])
-        if until < len(events):
-            span = max(span, float((now[until:] - schedule.base_ns[rank[until:]]).max()))
+        rest = schedule.kind[events[until:]] == READY
+        ready[call[until:][rest]] = now[until:][rest]
+        if not rest.all():
+            span = max(span, float((now[until:] - schedule.base_ns[rank[until:]])[~rest].max()))
         clock[rank] = now
     return span

@@ -1,9 +1,9 @@
 """The matched schedule as a max-plus system: what each rank does by itself, where it arrives, where it blocks.
 
-Each rank's timeline is local progress (everything but exposed communication that ended with its call) with two kinds of
-events on it: a call *arrives* at its start, and the rank *blocks* at the end of an exposed stretch until the call that
+Each rank's timeline is local progress (everything but exposed communication that ended with its call) with three kinds
+of events on it: a call *arrives* at its start, and the rank *blocks* at the end of an exposed stretch until the call that
 ended there completes. A call completes at the latest arrival of its members plus its transfer; calls of one stream
-follow one another.
+follow one another: one that queued behind another was *ready* before, and arrives as soon as both allow.
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ if TYPE_CHECKING:
 MAX_EVENTS = 3_000_000
 """Above, whole steps from the middle of the run stand for all."""
 
-ARRIVE, BLOCK, MARK = 0, 1, 2
+ARRIVE, BLOCK, MARK, READY = 0, 1, 2, 3
+_QUEUE_NS = 20_000
+"""A call that starts within this after the one before it on its stream had been waiting for the stream."""
+
 _TAIL_NS, _TAIL_RATIO = 50_000, 0.02
 """A call that is exposed until just before its end is waited for: some host work overlaps its completion."""
 
@@ -37,8 +40,8 @@ class Schedule(NamedTuple):
     ``typical`` the same with every kernel as long as those of its name are on average, ``local_ns`` its time on the rank's
     own clock.
 
-    ``call_instance`` maps a call to its instance; ``transfer_ns``, ``size_bytes``, ``alpha_ns`` (fixed cost) and
-    ``median_ns`` (median transfer of its class) are per call, NaN where unknown. ``base_ns`` is each rank's start.
+    ``call_queued`` marks calls with a READY event. ``call_instance`` maps a call to its instance; ``transfer_ns``, ``size_bytes``, ``alpha_ns`` (fixed cost),
+    ``fixed_ns`` (that, or the least it can be) and ``median_ns`` (median transfer of its class) are per call, NaN where unknown. ``base_ns`` is each rank's start.
     """
 
     kind: NDArray[np.int8]
@@ -50,9 +53,11 @@ class Schedule(NamedTuple):
     step: Integers
     call_instance: Integers
     call_before: Integers
+    call_queued: NDArray[np.bool_]
     transfer_ns: Floats
     size_bytes: Floats
     alpha_ns: Floats
+    fixed_ns: Floats
     median_ns: Floats
     base_ns: Floats
     ranks: Integers
@@ -95,10 +100,10 @@ def build_schedule(
     """The schedule of the steps given, all ranks together; None without a matched collective.
 
     Args:
-        calls: comm_call rows (rank, call, step, stream, start_ns, dur_ns, collective, is_p2p, exposed_from_ns, exposed_to_ns,
-            exposed_late_ns): what is exposed before the host launches what follows is local progress.
+        calls: comm_call rows (rank, call, step, stream, start_ns, dur_ns, ready_ns, collective, is_p2p, exposed_from_ns,
+            exposed_to_ns, exposed_late_ns): what is exposed before the host launches what follows is local progress.
         members: collective_rank rows (instance, rank, call, start_ns aligned).
-        collective: whole collectives (instance, transfer_ns, msg_bytes, alpha_ns, median_ns).
+        collective: whole collectives (instance, transfer_ns, msg_bytes, alpha_ns, fixed_ns, median_ns).
         steps: step rows of normal steps (rank, step, start_ns, end_ns).
         kernels: compute kernels of these steps (rank, step, start_ns, dur_ns, typical_ns), for ``typical``.
     """
@@ -108,7 +113,7 @@ def build_schedule(
     calls = calls.with_columns(pl.coalesce("exposed_late_ns", "exposed_from_ns").alias("exposed_from_ns"))
     aligned = members.select("rank", "call", "instance", pl.col("start_ns").alias("aligned_ns"))
     placed = calls.join(aligned, on=["rank", "call"], how="left", maintain_order="left").join(
-        collective.select("instance", "transfer_ns", "msg_bytes", "alpha_ns", "median_ns"),
+        collective.select("instance", "transfer_ns", "msg_bytes", "alpha_ns", "fixed_ns", "median_ns"),
         on="instance", how="left", maintain_order="left",
     )  # fmt: skip
     if placed.get_column("transfer_ns").null_count() == len(placed):
@@ -169,14 +174,16 @@ def _events(placed: pl.DataFrame, steps: pl.DataFrame, kernels: pl.DataFrame | N
     axis = _Axis(first, int((last - first).max()) + int(duration.max(initial=0)) + 2)
     stretch = np.flatnonzero(blocks)
     waits = _waits(placed, axis, row_rank, start, blocks)
-    marks = np.arange(len(ranks))
-    rank = np.concatenate((row_rank, row_rank[stretch], marks))
-    local = np.concatenate((start, start[stretch] + duration[stretch], last))
-    kind = np.concatenate(
-        (np.full(len(start), ARRIVE), np.full(len(stretch), BLOCK), np.full(len(ranks), MARK))
-    ).astype(np.int8)
-    call = np.concatenate((np.arange(len(start)), stretch, np.full(len(ranks), -1)))
-    steps_of = np.concatenate((step, step[stretch], np.full(len(ranks), len(numbers) - 1)))
+    before = _follows(row_rank, placed.get_column("stream").to_numpy(), start, duration)
+    ready = placed.get_column("ready_ns").fill_null(placed.get_column("start_ns")).to_numpy()
+    behind = (before >= 0) & (ready < start) & (start <= start[before] + duration[before] + _QUEUE_NS)
+    queued, marks = np.flatnonzero(behind), np.arange(len(ranks))
+    rank = np.concatenate((row_rank, row_rank[stretch], marks, row_rank[queued]))
+    local = np.concatenate((start, start[stretch] + duration[stretch], last, ready[queued]))
+    sizes = ((ARRIVE, len(start)), (BLOCK, len(stretch)), (MARK, len(ranks)), (READY, len(queued)))
+    kind = np.concatenate([np.full(count, one, np.int8) for one, count in sizes])
+    call = np.concatenate((np.arange(len(start)), stretch, np.full(len(ranks), -1), queued))
+    steps_of = np.concatenate((step, step[stretch], np.full(len(ranks), len(numbers) - 1), step[queued]))
     at = axis.place(rank, local)
     progress = (
         at - rank * axis.stride - covered_ns(waits, rank * axis.stride, np.maximum(at, rank * axis.stride))
@@ -186,13 +193,16 @@ def _events(placed: pl.DataFrame, steps: pl.DataFrame, kernels: pl.DataFrame | N
     origin = int(start.min())
     time = (local - origin) + offset[rank]
     instance = np.unique(placed.get_column("instance").to_numpy(), return_inverse=True)[1].astype(np.int64)
+    fixed, least, median = (
+        placed.get_column(name).cast(pl.Float64).fill_null(float("nan")).to_numpy()
+        for name in ("alpha_ns", "fixed_ns", "median_ns")
+    )
     order = causal_order(np.lexsort((kind, time)), kind == ARRIVE, kind == BLOCK, rank, instance[call])
     return Schedule(
         kind[order], rank[order].astype(np.int64), call[order].astype(np.int64), progress[order], typical[order], local[order], steps_of[order].astype(np.int64),
-        instance, _follows(row_rank, placed.get_column("stream").to_numpy(), start, duration),
+        instance, before, behind,
         placed.get_column("transfer_ns").to_numpy().astype(np.float64), placed.get_column("msg_bytes").fill_null(0).to_numpy().astype(np.float64),
-        placed.get_column("alpha_ns").cast(pl.Float64).fill_null(float("nan")).to_numpy(),
-        placed.get_column("median_ns").cast(pl.Float64).fill_null(float("nan")).to_numpy(), first - origin + offset, ranks, numbers,
+        fixed, least, median, first - origin + offset, ranks, numbers,
         float((last - first).max() - idle.max(initial=0)),
     )  # fmt: skip
 

@@ -24,6 +24,9 @@ FALSE_DISCOVERY = 0.01
 FALSE_DISCOVERY_MANY = 0.001
 _MANY_RANKS = 4096
 _PRIOR_SPREAD = 0.015
+_HOST_SPREAD = 0.05
+"""Hosts of one kind launch at paces that differ more: turbo clocks, memory near or far, and what else runs there."""
+
 _PRIOR_RANKS = 8
 """Devices of one kind differ by 1 to 2 %; few of them do not show how much, so eight more that do are assumed."""
 
@@ -89,8 +92,9 @@ def work_matrix(parts: pl.DataFrame, roles: dict[int, int]) -> Work | None:
     return Work(ranks, steps, np.array([roles.get(int(rank), 0) for rank in ranks]), matrix)
 
 
-def judge_work(work: Work) -> Judged:
-    """Persistent and transient ranks of all roles together."""
+def judge_work(work: Work, host_share: float = 0.0) -> Judged:
+    """Persistent and transient ranks of all roles together. ``host_share`` is the part of the work that hosts do."""
+    prior = math.hypot((1 - host_share) * _PRIOR_SPREAD, host_share * _HOST_SPREAD)
     count, steps = work.log_work.shape
     excess = np.full((count, steps), np.nan)
     slowdown = np.zeros(count)
@@ -107,7 +111,7 @@ def judge_work(work: Work) -> Judged:
         noise = 1.4826 * median(np.abs(relative - median(relative, 1)[:, None]), 1)
         step_sigma = 1.2533 * float(np.nanmedian(noise)) / math.sqrt(max(steps, 1))
         half = len(rows) / 2  # what the spread was measured on
-        pooled = math.sqrt((_PRIOR_RANKS * _PRIOR_SPREAD**2 + half * spread**2) / (_PRIOR_RANKS + half))
+        pooled = math.sqrt((_PRIOR_RANKS * prior**2 + half * spread**2) / (_PRIOR_RANKS + half))
         excess[rows] = relative
         slowdown[rows] = typical - centre
         sigma[rows] = math.hypot(max(pooled, spread), step_sigma)

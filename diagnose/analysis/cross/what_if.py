@@ -19,6 +19,10 @@ MAX_ERROR = 0.05
 """A replay that misses the measured step by more explains too little of it to price anything."""
 
 _SMALL_BYTES = 65_536
+_KNOWN_RATIO = 0.8
+"""Fixed cost and bandwidth are priced apart where this part of the transfer time has a known division."""
+
+_MOSTLY_FIXED = 0.5
 
 SCHEMA = pl.Schema({"scenario": pl.String, "step_ns": pl.Int64, "speedup": pl.Float64, "explained_ratio": pl.Float64})
 
@@ -28,7 +32,7 @@ class Inputs(NamedTuple):
 
     ``parts``: breakdown rows of normal steps; ``typical``: (rank, step, typical_ns, actual_ns), the compute of each step at
     the mean duration of its kernels' names; ``ranks``: rank_work; ``gaps``: host_gap rows of normal steps; ``alpha_ns``:
-    fixed cost per call of the schedule, NaN where unknown; ``median_ns``: median transfer of the call's class.
+    fixed cost per call of the schedule, NaN where unknown; ``fixed_ns``: that, or the least it can be; ``median_ns``: median transfer of the call's class.
     """
 
     parts: pl.DataFrame
@@ -36,6 +40,7 @@ class Inputs(NamedTuple):
     ranks: pl.DataFrame
     gaps: pl.DataFrame
     alpha_ns: Floats
+    fixed_ns: Floats
     median_ns: Floats
     step_ns: int
 
@@ -64,12 +69,44 @@ def what_if(schedule: Schedule, inputs: Inputs) -> tuple[pl.DataFrame, float]:
     return pl.DataFrame(rows, schema=SCHEMA).sort("speedup", "scenario", descending=[True, False]), explained
 
 
+def repriced(schedule: Schedule, inputs: Inputs, rows: pl.DataFrame) -> pl.DataFrame:
+    """rank_work with the cost of persistently slow ranks raised to what the replay saves without all of them.
+
+    Step by step a rank is late by less than by segments: others are late elsewhere in the same step. Never more than its
+    excess.
+
+    Args:
+        schedule: the schedule that was replayed.
+        inputs: what the scenarios changed.
+        rows: what_if rows; none leave the costs as they are.
+    """
+    slow = pl.col("verdict") == "persistent"
+    largest = inputs.ranks.filter(slow).get_column("cost_ns").max()
+    known = rows.filter(pl.col("scenario") == "straggler_removed")
+    if not isinstance(largest, int) or largest <= 0 or known.is_empty():
+        return inputs.ranks
+    ratio = float(known.get_column("step_ns").item()) / max(inputs.step_ns, 1)
+    if inputs.ranks.filter(~slow & (pl.col("verdict") != "ordinary")).height:
+        change = straggler_change(
+            schedule, inputs.parts, inputs.ranks.filter(slow | (pl.col("verdict") == "ordinary")), inputs.gaps
+        )
+        levels = levels_of(schedule)
+        ratio = replay(schedule, change, levels) / replay(schedule, None, levels)
+    gain = (1 - ratio) * schedule.observed_ns / max(len(schedule.steps), 1)
+    excess = (pl.col("work_ns") - pl.col("reference_ns")).clip(lower_bound=0)
+    raised = pl.min_horizontal(pl.col("cost_ns") * max(gain / largest, 1.0), pl.max_horizontal(excess, "cost_ns"))
+    return inputs.ranks.with_columns(
+        pl.when(slow).then(raised.round().cast(pl.Int64)).otherwise("cost_ns").alias("cost_ns")
+    )
+
+
 def _changes(schedule: Schedule, inputs: Inputs) -> dict[str, Change]:
     alpha = inputs.alpha_ns
     known = ~np.isnan(alpha)
 
     def doubled(transfer: Floats, size: Floats) -> Floats:
-        fixed = np.where(known, np.minimum(alpha, transfer), np.where(size <= _SMALL_BYTES, transfer, 0.0))
+        least = np.where(np.isnan(inputs.fixed_ns), np.where(size <= _SMALL_BYTES, transfer, 0.0), inputs.fixed_ns)
+        fixed = np.minimum(least, transfer)
         return fixed + (transfer - fixed) / 2
 
     def without_latency(transfer: Floats, size: Floats) -> Floats:
@@ -83,9 +120,13 @@ def _changes(schedule: Schedule, inputs: Inputs) -> dict[str, Change]:
     changes = {
         "no_skew": _even(schedule, inputs)._replace(transfer=at_median),
         "perfect_overlap": Change(transfer=lambda transfer, _size: transfer * 0.0),
-        "bandwidth_x2": Change(transfer=doubled),
     }
-    if known.any():
+    total = schedule.transfer_ns.sum()
+    # At least half of it is fixed cost, and how much more is not known: twice the bandwidth may buy anything or nothing.
+    open_ = ~known & (inputs.fixed_ns > _MOSTLY_FIXED * schedule.transfer_ns)
+    if schedule.transfer_ns[open_].sum() <= (1 - _KNOWN_RATIO) * total:
+        changes["bandwidth_x2"] = Change(transfer=doubled)
+    if schedule.transfer_ns[known].sum() >= _KNOWN_RATIO * total > 0:
         changes["latency_zero"] = Change(transfer=without_latency)
     local = (
         ("straggler_removed", straggler_change(schedule, inputs.parts, inputs.ranks, inputs.gaps)),

@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 
 from diagnose.analysis.intervals import Merged, covered_ns, gaps
+from diagnose.store.rank_trace import UNKNOWN
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,9 +16,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from diagnose.analysis.rank.comm_calls import Described
+    from diagnose.analysis.rank.launches import Launches
     from diagnose.store.rank_trace import CommArgs
 
 _SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
+    "ready_ns": pl.Int64,
     "exposed_from_ns": pl.List(pl.Int64),
     "exposed_to_ns": pl.List(pl.Int64),
     "group_name": pl.String,
@@ -39,7 +42,9 @@ _SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
 
 
 class CommSpans(NamedTuple):
-    """Where the calls are, one value each; ``issue_ns`` is the start of the call that issued it."""
+    """Where the calls are, one value each; ``issue_ns`` is the start of the call that issued it, ``ready_ns`` when it could
+    have run, UNKNOWN where nothing tells.
+    """
 
     names: list[str]
     start_ns: NDArray[np.int64]
@@ -47,6 +52,7 @@ class CommSpans(NamedTuple):
     stream: NDArray[np.int64]
     issue_ns: NDArray[np.int64]
     step: pl.Series
+    ready_ns: NDArray[np.int64] | None = None
 
 
 def comm_frame(
@@ -63,6 +69,7 @@ def comm_frame(
             "start_ns": start,
             "dur_ns": end - start,
             "issue_ns": spans.issue_ns,
+            "ready_ns": None if spans.ready_ns is None else _known(spans.ready_ns),
             "exposed_ns": exposed,
             "exposed_from_ns": lows,
             "exposed_to_ns": highs,
@@ -86,6 +93,38 @@ def comm_frame(
     )
     order = np.lexsort((end, start))
     return frame[order].with_row_index("call").with_columns(pl.col("call").cast(pl.Int64))
+
+
+def ready_times(
+    rows: NDArray[np.int64],
+    start_ns: NDArray[np.int64],
+    end_ns: NDArray[np.int64],
+    own: NDArray[np.bool_],
+    launches: Launches,
+) -> NDArray[np.int64]:
+    """When each call could have run: once issued, and once the work launched before it was done, which its stream waits for.
+
+    That stream may have been busy with another call until later. Never after its start; UNKNOWN without a launch of its own.
+
+    Args:
+        rows: the calls among all activities.
+        start_ns: starts of all activities.
+        end_ns: their ends.
+        own: which of them are work and no communication.
+        launches: their launches.
+    """
+    work = np.flatnonzero(own & launches.known)
+    work = work[np.argsort(launches.start_ns[work], kind="stable")]
+    done = np.maximum.accumulate(end_ns[work]) if len(work) else np.empty(0, np.int64)
+    issue = launches.start_ns[rows]
+    place = np.searchsorted(launches.start_ns[work], issue)
+    before = np.where(place > 0, done[np.maximum(place - 1, 0)], issue) if len(work) else issue
+    sure = launches.known[rows] & ~launches.shared[rows]
+    return np.where(sure, np.minimum(np.maximum(issue, before), start_ns[rows]), UNKNOWN)
+
+
+def _known(values: NDArray[np.int64]) -> pl.Series:
+    return pl.Series(values, dtype=pl.Int64).set(pl.Series(values == UNKNOWN), None)
 
 
 def tokens(described: Sequence[Described]) -> NDArray[np.int64]:

@@ -10,10 +10,10 @@ import polars as pl
 from diagnose.analysis.intervals import COMM, COMPUTE, MEMCPY, covered_ns, merge, split
 from diagnose.analysis.rank.capture import Capture, judge_capture
 from diagnose.analysis.rank.comm_calls import arguments, describe, host_comm_spans, host_records
-from diagnose.analysis.rank.comm_rows import CommSpans, comm_frame, step_numbers, tokens
+from diagnose.analysis.rank.comm_rows import CommSpans, comm_frame, ready_times, step_numbers, tokens
 from diagnose.analysis.rank.gaps import gap_frame, step_idle, whole_idle
 from diagnose.analysis.rank.idle import host_spans
-from diagnose.analysis.rank.late import with_late_launches
+from diagnose.analysis.rank.late import late_gaps, with_late_launches
 from diagnose.analysis.rank.launches import Launches, match_launches
 from diagnose.analysis.rank.reduced import WHOLE_TRACE, Note, Reduced
 from diagnose.analysis.rank.split_rows import IDLE, IDLE_CAUSES, WORK, blind_steps, breakdown_frame, step_frame, unknown
@@ -75,9 +75,12 @@ def reduce_device(whole: RankTrace, *, keep_kernels: bool) -> Reduced:
     steps = _steps(work, described)
     spans = host_spans(whole)
     frames = _step_frames(work, steps, spans)
-    frames["kernel_stat"] = kernel_stats(trace, activities, steps.group, steps.number)
-    frames["host_gap"] = gap_frame(start, end, work.launches, steps.group, steps.times, steps.number, spans)
+    frames["kernel_stat"] = kernel_stats(
+        trace, activities, steps.group, steps.number, merge(start[work.comm], end[work.comm])
+    )
+    gaps = gap_frame(start, end, work.launches, steps.group, steps.times, steps.number, spans)
     frames["comm_call"] = _comm(work, steps, spans, [args for _, args in named], described)
+    frames["host_gap"] = pl.concat([gaps, late_gaps(frames["comm_call"], spans)]).sort("start_ns")
     if keep_kernels:
         frames["kernel"] = kernel_rows(trace, activities, work.launches, steps.group, steps.number)
     return Reduced(
@@ -213,6 +216,7 @@ def _comm(
         stream=work.trace.activities.stream[rows],
         issue_ns=np.where(issue == UNKNOWN, work.start[rows], issue),
         step=step_numbers(steps.group[rows], steps.number),
+        ready_ns=ready_times(rows, work.start, work.end, work.klass != COMM, work.launches),
     )
     frame = comm_frame(spans, merge(work.start[compute], work.end[compute]), args, described)
     if not len(work.trace.operators.name) and not len(work.trace.python_calls.name):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from diagnose.analysis.rank.launches import Launches
     from diagnose.analysis.rank.steps import StepTimes
 
-_LONG_NS = 50_000
+LONG_NS = 50_000
 _CAUSES = np.array(["input", "host", "sync", "other"])
 
 
@@ -50,7 +50,7 @@ def gap_frame(
     """The long gaps of every step as rows of ``host_gap``."""
     columns: list[tuple[NDArray[np.int64], ...]] = []
     for place, (gap, launch) in enumerate(_step_gaps(start, end, launches, group, times)):
-        long = gap.end_ns - gap.start_ns >= _LONG_NS
+        long = gap.end_ns - gap.start_ns >= LONG_NS
         if long.any():
             parts = idle_parts(spans, gap.start_ns[long], gap.end_ns[long], launch[long])
             step = np.full(int(long.sum()), number[place], np.int64)
@@ -59,19 +59,40 @@ def gap_frame(
         [np.concatenate(column) for column in zip(*columns, strict=True)] if columns else [np.empty(0, np.int64)] * 9
     )
     step, first, length, *rest = joined
-    parts = IdleParts(*rest)
-    cause = _CAUSES[np.argmax(np.stack(parts[:4]), axis=0)]
-    detail = np.where(parts.gc_ns > 0, "gc", np.where(parts.allocator_ns > 0, "allocator", ""))
+    return gap_rows(step, first, length, IdleParts(*rest), beside_comm=False)
+
+
+def gap_rows(
+    step: NDArray[np.int64],
+    start: NDArray[np.int64],
+    length: NDArray[np.int64],
+    parts: IdleParts,
+    *,
+    beside_comm: bool,
+) -> pl.DataFrame:
+    """Rows of ``host_gap``: the largest part names the cause; what most of the host's is, garbage collection or the
+    allocator, is the detail.
+    """
+    first = np.argmax(np.stack(parts[:4]), axis=0)
+    is_host = _CAUSES[first] == "host"
+    collects, allocates = (is_host & (2 * part >= parts.host_ns) for part in (parts.gc_ns, parts.allocator_ns))
+    detail = np.where(collects, "gc", np.where(allocates, "allocator", ""))
+    largest = np.max(np.stack(parts[:4]), axis=0) if len(step) else length
     return pl.DataFrame(
         {
             "step": step,
-            "start_ns": first,
+            "start_ns": start,
             "dur_ns": length,
-            "cause": cause.tolist(),
+            "cause": _CAUSES[first].tolist(),
             "detail": [text or None for text in detail.tolist()],
+            "cause_ns": np.where(collects, parts.gc_ns, np.where(allocates, parts.allocator_ns, largest)),
+            "beside_comm": beside_comm,
         },
-        schema={"step": pl.Int64, "start_ns": pl.Int64, "dur_ns": pl.Int64, "cause": pl.String, "detail": pl.String},
-    )
+        schema={
+            "step": pl.Int64, "start_ns": pl.Int64, "dur_ns": pl.Int64, "cause": pl.String, "detail": pl.String,
+            "cause_ns": pl.Int64, "beside_comm": pl.Boolean,
+        },
+    )  # fmt: skip
 
 
 def _step_gaps(

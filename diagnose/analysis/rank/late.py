@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
+from diagnose.analysis.intervals import merge
+from diagnose.analysis.rank.gaps import LONG_NS, gap_rows
 from diagnose.analysis.rank.idle import idle_parts
 from diagnose.store.rank_trace import UNKNOWN
 
@@ -51,3 +53,26 @@ def with_late_launches(
     )
     joined = calls.with_row_index("row").join(lists, on="row", how="left", maintain_order="left").drop("row")
     return joined.with_columns(pl.col("exposed_late_ns").fill_null(pl.lit([], pl.List(pl.Int64))))
+
+
+def late_gaps(calls: pl.DataFrame, spans: HostSpans) -> pl.DataFrame:
+    """Rows of ``host_gap`` for the long late parts: the device had only communication to do, as it has nothing in a gap.
+
+    Args:
+        calls: comm_call rows with exposed_late_ns.
+        spans: what the host did.
+    """
+    start = pl.col("start_ns")
+    pieces = (
+        calls.select("step", "start_ns", "exposed_from_ns", "exposed_late_ns").explode("exposed_from_ns", "exposed_late_ns")
+        .filter(pl.col("step").is_not_null() & (pl.col("exposed_late_ns") > pl.col("exposed_from_ns")))
+        .select("step", (start + pl.col("exposed_from_ns")).alias("from"), (start + pl.col("exposed_late_ns")).alias("to"))
+        .sort("from")
+    )  # fmt: skip
+    low = pieces.get_column("from").to_numpy()
+    found = merge(low, pieces.get_column("to").to_numpy())  # calls that ran beside one another share the stretch
+    long = found.end_ns - found.start_ns >= LONG_NS
+    first, last = found.start_ns[long], found.end_ns[long]
+    step = pieces.get_column("step").to_numpy()[np.searchsorted(low, first)]
+    parts = idle_parts(spans, first, last, last)
+    return gap_rows(step, first, last - first, parts, beside_comm=True)

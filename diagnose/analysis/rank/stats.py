@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
+from diagnose.analysis.intervals import covered_ns
 from diagnose.analysis.rank.steps import HostWindows, step_of
 from diagnose.comm_names import comm_span
 from diagnose.store.rank_trace import CLASS_NAMES, NO_CORRELATION, NO_SHAPE, UNKNOWN, Activities, RankTrace
@@ -15,7 +16,11 @@ from diagnose.store.rank_trace import CLASS_NAMES, NO_CORRELATION, NO_SHAPE, UNK
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from diagnose.analysis.intervals import Merged
     from diagnose.analysis.rank.launches import Launches
+
+_BESIDE_RATIO = 0.9
+"""An execution that communication covers this much of ran beside it."""
 
 
 def kernel_rows(
@@ -40,9 +45,11 @@ def kernel_rows(
 
 
 def kernel_stats(
-    trace: RankTrace, activities: Activities, group: NDArray[np.int64], number: NDArray[np.int64]
+    trace: RankTrace, activities: Activities, group: NDArray[np.int64], number: NDArray[np.int64], comm: Merged
 ) -> pl.DataFrame:
-    """One row a (step, signature)."""
+    """One row a (step, signature). ``comm`` is when communication ran: executions beside it and alone are told apart."""
+    length = activities.dur_ns
+    beside = covered_ns(comm, activities.start_ns, activities.start_ns + length)
     frame = pl.DataFrame(
         {
             "step": _step(group, number),
@@ -51,6 +58,8 @@ def kernel_stats(
             "signature": activities.signature,
             "dur_ns": activities.dur_ns,
             "size": _nullable(activities.size_bytes, UNKNOWN),
+            "alone": (beside == 0).astype(np.int64),
+            "beside": (beside >= _BESIDE_RATIO * length).astype(np.int64),
         }
     )
     return _summarise(frame, trace.names)
@@ -79,6 +88,8 @@ def operator_stats(trace: RankTrace, windows: HostWindows) -> pl.DataFrame:
             "signature": signatures,
             "dur_ns": calls.dur_ns[keep],
             "size": pl.Series([None] * len(codes), dtype=pl.Int64),
+            "alone": pl.Series([None] * len(codes), dtype=pl.Int64),
+            "beside": pl.Series([None] * len(codes), dtype=pl.Int64),
         }
     )
     return _summarise(frame, trace.names)
@@ -100,6 +111,8 @@ def _summarise(frame: pl.DataFrame, names: list[str]) -> pl.DataFrame:
         pl.col("dur_ns").sum().alias("total_ns"),
         pl.col("dur_ns").median().round().cast(pl.Int64).alias("median_ns"),
         pl.when(pl.col("size").is_not_null().any()).then(pl.col("size").sum()).alias("bytes"),
+        *(pl.col(name).sum().alias(f"{name}_count") for name in ("alone", "beside")),
+        *((pl.col(name) * pl.col("dur_ns")).sum().alias(f"{name}_ns") for name in ("alone", "beside")),
     )
     classes = pl.Series([*CLASS_NAMES, "cpu_op"])
     return stats.select(
@@ -113,6 +126,10 @@ def _summarise(frame: pl.DataFrame, names: list[str]) -> pl.DataFrame:
         "total_ns",
         "median_ns",
         "bytes",
+        "alone_count",
+        "alone_ns",
+        "beside_count",
+        "beside_ns",
     ).sort("step", "class", "signature")
 
 

@@ -8,6 +8,7 @@ import polars as pl
 
 from diagnose.analysis.cross.exposed import HANDSHAKE_BYTES, mark_handshakes
 from diagnose.analysis.cross.network import LATENCY, TAIL
+from diagnose.findings.accelerator import accelerator
 from diagnose.findings.checks.network_causes import Blocking, blocking_mean, known_causes
 from diagnose.findings.job import job_summary
 from diagnose.model import Evidence, NotChecked
@@ -29,6 +30,7 @@ _CODES = {
     "contention": "NET-TAIL",
 }
 _SHARE_OF_CLASS = 0.25
+_IPERF = "iperf3 -c <other host> -P 8 -t 20 between two hosts"
 _NCCL_TESTS = "mpirun -N <gpus per node> all_reduce_perf -b 1M -e 1G -f 2 -g 1 > nccl-tests.log, and give the file with the traces"
 
 
@@ -40,7 +42,7 @@ def check(facts: Facts) -> Iterator[Finding | NotChecked]:
     )
     if job is None:
         return
-    yield from _open_questions(tiers)
+    yield from _open_questions(tiers, cpu=accelerator(facts.tables) == "cpu")
     yield from _debug(facts, job)
     blocking, span = job.blocking_ns, job.span_ns or 1
     if blocking is None or tiers.is_empty():
@@ -113,13 +115,15 @@ def _debug(facts: Facts, job: JobSummary) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def _open_questions(tiers: pl.DataFrame) -> Iterator[NotChecked]:
+def _open_questions(tiers: pl.DataFrame, *, cpu: bool) -> Iterator[NotChecked]:
     own = tiers.filter((pl.col("reference_from") == "best decile of this run") & (pl.col("tier") != "intra-node"))
     if len(own):
         yield NotChecked(
             "Does the fabric reach its wire speed?",
             "nothing here says what it should reach",
-            f"run {_NCCL_TESTS}; or state it under `hardware` in diagnose.yaml",
+            f"run {_IPERF}, and state the rate under `hardware` in diagnose.yaml"
+            if cpu
+            else f"run {_NCCL_TESTS}; or state it under `hardware` in diagnose.yaml",
         )
     if len(tiers.filter(pl.col("tier").is_null())):
         yield NotChecked(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from diagnose.findings.accelerator import accelerator
 from diagnose.findings.node.congestion import check_congestion
 from diagnose.findings.node.context import build
 from diagnose.findings.node.gpu import check_gpu
@@ -26,6 +27,7 @@ COLLECT_GPU = (
     "clocks_event_reasons_counters.hw_thermal_slowdown,clocks_event_reasons_counters.sw_thermal_slowdown "
     "--format=csv -l 5 > gpu-$(hostname).csv"
 )
+COLLECT_AMD = "amd-smi metric --clock --power --temperature --usage --ecc --watch 5 --csv > gpu-$(hostname).csv"
 COLLECT_NIC = (
     "before and after the run: "
     'grep "" /sys/class/infiniband/*/ports/*/{rate,state,phys_state,counters/*,hw_counters/*} '
@@ -43,19 +45,24 @@ def check(facts: Facts) -> Iterable[Finding | NotChecked]:
         yield NotChecked(
             "Is hardware or the host the cause?",
             "no node metrics were given",
-            f"{COLLECT_GPU}; {COLLECT_NIC}; {COLLECT_HOST}",
+            "; ".join(one for one in (_collect_gpu(facts), COLLECT_NIC, COLLECT_HOST) if one),
         )
         return
     context = build(facts)
     for part in (check_gpu, check_gpu_errors, check_link, check_congestion, check_host, check_quality):
         yield from part(context)
-    yield from _absent(context)
+    yield from _absent(context, _collect_gpu(facts))
 
 
-def _absent(context: Context) -> Iterator[NotChecked]:
+def _collect_gpu(facts: Facts) -> str | None:
+    """What records the devices' state; None where there are none, or no reader for their tool."""
+    return {"cpu": None, "amd": COLLECT_AMD, "other": None}.get(accelerator(facts.tables) or "", COLLECT_GPU)
+
+
+def _absent(context: Context, collect_gpu: str | None) -> Iterator[NotChecked]:
     names = set(context.summary.get_column("metric").to_list()) if not context.summary.is_empty() else set()
-    if not any(name.startswith("gpu.") for name in names):
-        yield NotChecked("Did a GPU throttle or run at a lower clock?", "no GPU metrics", COLLECT_GPU)
+    if collect_gpu is not None and not any(name.startswith("gpu.") for name in names):
+        yield NotChecked("Did a GPU throttle or run at a lower clock?", "no GPU metrics", collect_gpu)
     if not any(name.startswith("nic.") for name in names):
         yield NotChecked("Did a NIC lose its rate, retransmit or pause?", "no NIC counters", COLLECT_NIC)
     if not any(name.startswith(("node.", "job.")) for name in names):

@@ -95,12 +95,16 @@ KERNEL_STAT = Table(
     total_ns  | BIGINT  | ns    | Sum of durations.
     median_ns | BIGINT  | ns    | Median duration.
     bytes     | BIGINT  | bytes | Sum of copied bytes, null for kernels.
+    alone_count  | BIGINT | count | Executions beside which no communication ran; null on CPUs.
+    alone_ns     | BIGINT | ns | Sum of their durations.
+    beside_count | BIGINT | count | Executions of which communication ran beside nine tenths or more.
+    beside_ns    | BIGINT | ns | Sum of their durations.
 """),
 )
 
 HOST_GAP = Table(
     "host_gap",
-    "one idle gap of a device above 50 us, with its cause",
+    "one gap of a device above 50 us in which it had nothing to do, or only communication, with its cause",
     ("rank", "start_ns"),
     columns("""
     rank       | INTEGER | -  | Global rank.
@@ -109,6 +113,8 @@ HOST_GAP = Table(
     dur_ns     | BIGINT  | ns | Length.
     cause      | VARCHAR | -  | input, host, sync, bubble, other.
     detail     | VARCHAR | -  | gc, allocator, checkpoint, or the call that covered it.
+    cause_ns   | BIGINT  | ns | Part of it that the detail accounts for, else the cause.
+    beside_comm | BOOLEAN | - | Communication ran, and the host had not launched what comes next.
 """),
 )
 
@@ -140,6 +146,7 @@ COMM_CALL = Table(
     start_ns    | BIGINT  | ns    | Start on the rank's clock.
     dur_ns      | BIGINT  | ns    | Duration.
     issue_ns    | BIGINT  | ns    | Start of the call that issued it.
+    ready_ns    | BIGINT  | ns    | When it could have run: issued, and the work launched before it done; null where unknown.
     exposed_ns  | BIGINT  | ns    | Part not hidden by compute.
     exposed_from_ns | BIGINT[] | ns | Where its exposed stretches start, after its own start.
     exposed_to_ns   | BIGINT[] | ns | Where they end.
