@@ -15,10 +15,13 @@ if TYPE_CHECKING:
 
 
 class Readable:
-    """A frame that DuckDB can register: it sees the stream, not the class."""
+    """A frame that DuckDB can register: it sees the stream, not the class.
+
+    A column without a type (all of it null) streams no validity bitmap, which DuckDB refuses; integers do.
+    """
 
     def __init__(self, frame: pl.DataFrame) -> None:
-        self._frame = frame
+        self._frame = frame.cast({pl.Null: pl.Int32}) if pl.Null in frame.dtypes else frame
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         return self._frame.__arrow_c_stream__(requested_schema)
