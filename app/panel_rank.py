@@ -68,4 +68,5 @@ def one_kernel(run: Run, rank: int, signature: str) -> None:
         frame.empty("No single executions", "The store keeps statistics only.", "`diagnose run --keep kernels`")
         return
     alt = "Longest executions of the kernel on the rank"
-    frame.table(calls, key=state.key("calls", signature, rank), alt=alt, height=240)
+    labels = {"dur_ns": "duration (ms)", "after_first_ns": "after the first of them (ms)"}
+    frame.table(calls, key=state.key("calls", signature, rank), alt=alt, height=240, labels=labels)

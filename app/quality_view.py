@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from diagnose.report.document import Document
     from diagnose.store.table import Table
 
+_HEAD = ("| kind | files | size | ranks | hosts |", "|---|---|---|---|---|")
 _STATES = ("failed", "partial", "skipped", "ok")
 
 
@@ -60,14 +61,14 @@ def covered(document: Document) -> str:
 
 def by_kind(run: Run) -> str:
     """What was read, as a table of Markdown: the first page should not load what draws larger ones."""
-    lines = ["| kind | files | size | ranks | hosts |", "|---|---|---|---|---|"]
+    lines = []
     for row in data.rows(run, "coverage").iter_rows(named=True):
         states = ", ".join(f"{format_count(row[name])} {name}" for name in _STATES[::-1] if row[name])
         counts = (format_count(row[name]) if row[name] else "not named" for name in ("ranks", "hosts"))
         lines.append(
             f"| {' | '.join(plain(cell) for cell in (row['kind'], states, format_bytes(row['bytes']), *counts))} |"
         )
-    return "\n".join(lines)
+    return "\n".join((*_HEAD, *lines)) if lines else "No file was read."
 
 
 def columns(table: Table) -> pl.DataFrame:

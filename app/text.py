@@ -36,7 +36,7 @@ def collect(text: str) -> str:
 def verbatim(text: str) -> str:
     """A command or a long name as Markdown, letter by letter in the font of code; a block of code would load a highlighter."""
     words = clean(text)
-    return plain(words) if "`" in words else f"`` {words} ``"
+    return plain(words) if "`" in words else f"``{words}``"
 
 
 def short_kernels(names: Sequence[str]) -> list[str]:

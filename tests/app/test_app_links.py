@@ -80,7 +80,7 @@ def test_rank_and_kernel_stand_in_the_address(open_app, stores):
     assert not session.exception
     assert not session.error
     assert "One kernel on every rank" in texts(session)
-    assert "`` nccl" in texts(session)
+    assert "``nccl" in texts(session)
 
 
 @pytest.mark.parametrize("run", ["slow_nic", "cpu_only"])

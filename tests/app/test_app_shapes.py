@@ -65,7 +65,7 @@ def test_kernel_names_fit_and_stay_different():
 
 
 def test_commands_keep_their_dashes():
-    assert collect("sadf -d -- -A > x.csv") == "`` sadf -d -- -A > x.csv ``"
+    assert collect("sadf -d -- -A > x.csv") == "``sadf -d -- -A > x.csv``"
     assert "`" not in collect("traces of every rank")
 
 
