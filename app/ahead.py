@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import logging
-import os
-import sys
 import threading
+import time
 from typing import TYPE_CHECKING
 
 import catalog
@@ -19,8 +18,8 @@ if TYPE_CHECKING:
 
 MOST_RUNS = 12
 """Below the number of stores that are kept open."""
-_NICENESS = 10
-"""Whoever waits for a page comes first."""
+PAUSE_S = 1.0
+"""Before each run: whoever waits for a page comes first. A lower priority would not do, since all threads share one lock."""
 
 
 def start(listed: Catalog) -> threading.Thread:
@@ -41,9 +40,8 @@ def _newest(listed: Catalog) -> list[Run]:
 
 
 def _read(runs: list[Run]) -> None:
-    if sys.platform == "linux":  # elsewhere a thread has no priority of its own
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
     for run in runs:
+        time.sleep(PAUSE_S)
         try:
             data.report_of(str(run.path), run.fingerprint)
             engines.facts_of(run.id, str(run.path), run.fingerprint)

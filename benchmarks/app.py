@@ -37,6 +37,8 @@ FIRST_LIMIT_S, NEXT_LIMIT_S = 2.0, 1.0
 READ_S = 3.0
 """The first page is read before the next one is opened; meanwhile the browser loads what draws charts and tables."""
 SCROLLED_MS = 700
+QUIET_CHECKS = 5
+"""Half seconds without work after which the server has read ahead what it reads ahead."""
 STILL_S = 0.15
 """A page counts as drawn when nothing changed for this long; it is taken off the figures."""
 ARGUMENTS = [
@@ -83,6 +85,7 @@ def main() -> None:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             cwd=folder,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
         )
         try:
             _wait(port)
@@ -224,8 +227,10 @@ def _is_ours(pid: int, parents: dict[int, int]) -> bool:
 
 def _calm() -> None:
     """Wait until the server has loaded what it loads ahead."""
-    before = -1.0
-    while (now := _work()) - before > 0.02:
+    before, quiet = -1.0, 0
+    while quiet < QUIET_CHECKS:
+        now = _work()
+        quiet = quiet + 1 if now - before <= 0.02 else 0
         before = now
         time.sleep(0.5)
 
