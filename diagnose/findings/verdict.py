@@ -196,7 +196,7 @@ def _kind(finding: Finding) -> str:
 
 
 def _sentence(finding: Finding, cost: int, step: int) -> str:
-    title = finding.title
+    title = f"{finding.title}{_where(finding)}"
     return f"{title}: {format_ns(cost)} of a {format_ns(step)} step ({format_ratio(cost / step)})."
 
 
@@ -212,12 +212,13 @@ def _network_text(facts: Facts, job: JobSummary, findings: Sequence[Finding], bl
     gains = _wire_gains(facts)
     if detail is None:
         return f"{text}.{gains}"
-    where = (
-        f" ({', '.join(detail.hosts)})"
-        if 0 < len(detail.hosts) <= _HOSTS_NAMED and detail.hosts[0] not in detail.title
-        else ""
-    )
-    return f"{text}: {detail.title[0].lower()}{detail.title[1:]}{where}.{gains}"
+    return f"{text}: {detail.title[0].lower()}{detail.title[1:]}{_where(detail)}.{gains}"
+
+
+def _where(finding: Finding) -> str:
+    """The hosts where the title does not name them and they are few."""
+    few = 0 < len(finding.hosts) <= _HOSTS_NAMED and finding.hosts[0] not in finding.title
+    return f" ({', '.join(finding.hosts)})" if few else ""
 
 
 def _wire_gains(facts: Facts) -> str:

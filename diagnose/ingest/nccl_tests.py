@@ -31,7 +31,7 @@ _HALF = (
     rf"(?:\s+(?P<wrong{{n}}>{_NUMBER}))?"
 )
 _ROW = re.compile(
-    r"(?:^|[>:\])] ?)\s*(?P<size>\d+)\s+(?P<count>\d+)\s+(?P<type>[a-z]\w+)(?:\s+(?P<redop>[a-z]+)\s+(?P<root>-?\d+))?"
+    r"(?:^|[>:\])|] ?|Z (?:std(?:out|err) [FP] )?|\d\d:\d\d:\d\d[.,\d]* )\s*(?P<size>\d+)\s+(?P<count>\d+)\s+(?P<type>[a-z]\w+)(?:\s+(?P<redop>[a-z]+)\s+(?P<root>-?\d+))?"
     + _HALF.format(n=1)
     + "(?:"
     + _HALF.format(n=2)

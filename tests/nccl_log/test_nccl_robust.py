@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 from itertools import pairwise
 
@@ -99,6 +100,41 @@ def test_two_lines_joined_over_the_corpus() -> None:
         glued = "\n".join(first + second for first, second in pairwise(rows))
         kinds, _ = read_text(glued)
         assert all(whole_or_cut_at_a_separator(kind, known) for kind in kinds), item["file"]
+
+
+@pytest.mark.skipif(not corpus(), reason="the corpus of real logs is not beside the project")
+@pytest.mark.parametrize("seed", [1, 2])
+def test_lines_cut_anywhere_over_the_corpus(seed: int) -> None:
+    """A third of the lines of each file lose their end, a third their start."""
+    rng = random.Random(seed)  # noqa: S311 - damage, no secret
+    for item in corpus():
+        text = (SHARED / "nccl_logs" / item["file"]).read_text(encoding="utf-8", errors="replace")
+        known, _ = read_text(text)
+        rows = []
+        for row in text.splitlines():
+            place, way = rng.randrange(len(row) + 1), rng.randrange(3)
+            rows.append((row[:place], row[place:], row)[way])
+        kinds, _ = read_text("\n".join(rows))
+        assert all(whole_or_cut_at_a_separator(kind, known) for kind in kinds), item["file"]
+
+
+PREFIXES = (
+    "3: ", " 12: ", "[default2]:", "[1,5]<stdout>:", "(TrainWorker pid=99, ip=10.3.2.1) ", "[pod/job-abc-worker-0/main] ",
+    "2026-01-05 11:22:33,123 ", "\x1b[36m", "some words of an unknown collector | ",
+)  # fmt: skip
+
+
+@pytest.mark.skipif(not corpus(), reason="the corpus of real logs is not beside the project")
+def test_any_prefix_over_the_corpus() -> None:
+    """Nothing is invented whatever stands in front of the lines, and known tags lose nothing."""
+    for item in corpus():
+        text = (SHARED / "nccl_logs" / item["file"]).read_text(encoding="utf-8", errors="replace")
+        known, _ = read_text(text)
+        for number, prefix in enumerate(PREFIXES):
+            kinds, _ = read_text("\n".join(prefix + row for row in text.splitlines()) + "\n")
+            assert kinds <= known, (item["file"], prefix)
+            if number < len(PREFIXES) - 1 and not text.startswith("{"):
+                assert kinds == known, (item["file"], prefix)
 
 
 def test_joined_records_are_told_apart(run: Run, tmp_path: object) -> None:
