@@ -49,9 +49,7 @@ def mark_handshakes(calls: pl.DataFrame) -> pl.DataFrame:
     return calls.with_columns((tiny | gather).fill_null(value=False).alias("handshake"))
 
 
-def divide_exposed(
-    breakdown: pl.DataFrame, calls: pl.DataFrame, stretches: Stretches, waited: Waited
-) -> pl.DataFrame:
+def divide_exposed(breakdown: pl.DataFrame, calls: pl.DataFrame, stretches: Stretches, waited: Waited) -> pl.DataFrame:
     """Breakdown rows with exposed_wait_ns, exposed_transfer_ns, an upper bound of it, its blocking part, late_comm_ns.
 
     An instant counts as transfer when any exposed call is past its waiting prefix, so concurrent calls are not counted

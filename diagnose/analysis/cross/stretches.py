@@ -84,7 +84,7 @@ def _owners(calls: pl.DataFrame, steps: pl.Series) -> Owners:
     numbered = runs.join(table, on=["rank", "step"], how="left", maintain_order="left")
     owner = pl.when("known").then(pl.col("owner").cast(pl.Int64)).otherwise(-1)
     number = numbered.select(owner).to_series().fill_null(-1).to_numpy()
-    return Owners(table.drop("owner").cast(dict(_OWNER)), np.repeat(number, np.diff(np.append(first, len(rank)))))
+    return Owners(table.drop("owner").cast(_OWNER), np.repeat(number, np.diff(np.append(first, len(rank)))))
 
 
 def _flat(lists: pl.Series) -> Ints:

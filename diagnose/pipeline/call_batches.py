@@ -1,0 +1,113 @@
+"""All calls of a run in batches of whole groups: read by rank, grouped, and put on disk when they are more than memory should hold."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from diagnose.analysis.cross.exposed import mark_handshakes
+from diagnose.analysis.cross.groups import COMBO, GroupConfig, resolve_combos
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from diagnose.store.writer import StoreWriter
+
+PART_ROWS = 2_000_000
+"""Calls worked on at a time: some hundred megabytes."""
+
+HELD_ROWS = 24_000_000
+"""More calls than this wait on disk for their turn: a hundred bytes each."""
+
+_NUMBERS = (
+    "rank, call, step, start_ns, dur_ns, collective, group_name, group_desc, group_ranks, group_size, seq, is_p2p, peer, dtype, "
+    "out_elems, msg_bytes"
+)
+_COMBOS = f"SELECT {', '.join(COMBO)}, count(*) AS calls FROM comm_call GROUP BY ALL ORDER BY ALL"
+
+
+class Who(NamedTuple):
+    """Places and groups of the ranks."""
+
+    world: Sequence[int]
+    hosts: dict[int, str | None]
+    clocks: dict[int, str]
+    config: dict[int, list[GroupConfig]]
+
+
+class Part(NamedTuple):
+    """Ranks from ``low`` to ``high``; their calls, in order of rank and call, are the rows ``first`` to ``until`` of all."""
+
+    low: int
+    high: int
+    first: int
+    until: int
+
+    @property
+    def where(self) -> str:
+        """The end of a statement that reads its rows."""
+        return f"WHERE rank BETWEEN {self.low} AND {self.high} ORDER BY rank"
+
+
+def parts_of(writer: StoreWriter) -> Iterator[Part]:
+    """Ranges of ranks with about PART_ROWS calls each; one range holds ranks without any call."""
+    counts = writer.query("SELECT rank, count(*) AS calls FROM comm_call GROUP BY rank ORDER BY rank")
+    if counts.is_empty():
+        yield Part(-(2**31), 2**31 - 1, 0, 0)
+        return
+    ranks, total = counts.get_column("rank").to_numpy(), counts.get_column("calls").cum_sum().to_numpy()
+    place = np.flatnonzero(np.diff(total // PART_ROWS) > 0)
+    lows, firsts = [-(2**31), *ranks[place + 1].tolist()], [0, *total[place].tolist()]
+    highs, untils = [*(low - 1 for low in lows[1:]), 2**31 - 1], [*firsts[1:], int(total[-1])]
+    yield from map(Part, lows, highs, firsts, untils)
+
+
+def call_batches(
+    writer: StoreWriter, parts: Sequence[Part], who: Who, scratch: Path
+) -> tuple[pl.DataFrame, Iterator[pl.DataFrame]]:
+    """All groups, and the calls in batches of whole groups, each with its ``row`` among all. One part is one batch."""
+    combos, groups = resolve_combos(writer.query(_COMBOS), who.config, who.hosts, who.world)
+    if len(parts) == 1:
+        return groups, iter([_read(writer, parts[0], combos)])
+    sizes = combos.group_by("group_id").agg(pl.col("calls").sum()).sort("group_id")
+    batch = (pl.col("calls").cum_sum() // PART_ROWS).cast(pl.Int32).alias("batch")
+    combos = combos.join(sizes.select("group_id", batch), on="group_id", how="left", nulls_equal=True)
+    return groups, _by_batch(writer, parts, combos, scratch if parts[-1].until > HELD_ROWS else None)
+
+
+def _by_batch(
+    writer: StoreWriter, parts: Sequence[Part], combos: pl.DataFrame, folder: Path | None
+) -> Iterator[pl.DataFrame]:
+    held: dict[int, list[pl.DataFrame | Path]] = {}
+    for part in parts:
+        shares = _read(writer, part, combos).partition_by("batch", as_dict=True, include_key=False)
+        for (number,), share in shares.items():
+            if folder is None:
+                held.setdefault(int(number), []).append(share)
+                continue
+            path = folder / f"{number}-{part.first}.arrow"
+            share.write_ipc(path, compression="lz4")
+            held.setdefault(int(number), []).append(path)
+    for number in sorted(held):
+        yield pl.concat([_taken(share) for share in held.pop(number)])
+
+
+def _taken(share: pl.DataFrame | Path) -> pl.DataFrame:
+    if isinstance(share, pl.DataFrame):
+        return share
+    frame = pl.read_ipc(share)
+    share.unlink()
+    return frame
+
+
+def _read(writer: StoreWriter, part: Part, combos: pl.DataFrame) -> pl.DataFrame:
+    """Calls of a part with their groups and batches."""
+    calls = mark_handshakes(writer.query(f"SELECT {_NUMBERS} FROM comm_call {part.where}, call"))
+    text = [pl.col(name).cast(pl.Categorical) for name in ("collective", "dtype")]
+    row = pl.int_range(part.first, part.until, dtype=pl.Int64).alias("row")
+    mine = combos.filter(pl.col("rank").is_between(part.low, part.high)).drop("calls")
+    placed = calls.with_columns(row, *text).join(mine, on=COMBO, how="left", nulls_equal=True, maintain_order="left")
+    return placed.drop("group_name", "group_desc", "group_ranks")
