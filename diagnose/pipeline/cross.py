@@ -127,7 +127,7 @@ def _hidden(writer: StoreWriter) -> pl.DataFrame:
     candidates = _candidates(writer)
     shift = writer.query(
         "SELECT c.rank, median(m.start_ns - c.start_ns)::BIGINT FROM comm_call AS c JOIN collective_rank AS m USING (rank, call) "
-        f"{'WHERE false ' if candidates.is_empty() else ''}GROUP BY c.rank"
+        f"{'WHERE false ' if candidates.frame.is_empty() else ''}GROUP BY c.rank"
     )
     groups = writer.query("SELECT DISTINCT ranks FROM process_group WHERE len(ranks) > 1").get_column("ranks").to_list()
     hidden = hidden_waits(candidates, dict(shift.iter_rows()), groups)
