@@ -77,9 +77,10 @@ def app(
         if _is_loopback(host):
             click.echo(f"From another machine: ssh -N -L {port}:127.0.0.1:{port} {socket.gethostname()}", err=True)
         sys.stderr.flush()
-        if not is_url(store):
+        if is_url(store):
+            _serve_copies(server, environment)
+        else:
             os.execve(sys.executable, server, environment)  # noqa: S606 - our own interpreter
-        _serve_copies(server, environment)
 
 
 def _serve_copies(server: list[str], environment: dict[str, str]) -> None:
