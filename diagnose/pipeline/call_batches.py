@@ -9,6 +9,7 @@ import polars as pl
 
 from diagnose.analysis.cross.exposed import mark_handshakes
 from diagnose.analysis.cross.groups import COMBO, GroupConfig, resolve_combos
+from diagnose.pipeline.overlap import overlapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -71,7 +72,7 @@ def call_batches(
     """All groups, and the calls in batches of whole groups, each with its ``row`` among all. One part is one batch."""
     combos, groups = resolve_combos(writer.query(_COMBOS), who.config, who.hosts, who.world)
     if len(parts) == 1:
-        return groups, iter([_read(writer, parts[0], combos)])
+        return groups, iter([_placed(parts[0], _read(writer, parts[0]), combos)])
     sizes = combos.group_by("group_id").agg(pl.col("calls").sum()).sort("group_id")
     batch = (pl.col("calls").cum_sum() // PART_ROWS).cast(pl.Int32).alias("batch")
     combos = combos.join(sizes.select("group_id", batch), on="group_id", how="left", nulls_equal=True)
@@ -82,17 +83,20 @@ def _by_batch(
     writer: StoreWriter, parts: Sequence[Part], combos: pl.DataFrame, folder: Path | None
 ) -> Iterator[pl.DataFrame]:
     held: dict[int, list[pl.DataFrame | Path]] = {}
-    for part in parts:
-        shares = _read(writer, part, combos).partition_by("batch", as_dict=True, include_key=False)
+
+    def placed(read: tuple[Part, pl.DataFrame]) -> tuple[Part, dict[tuple[object, ...], pl.DataFrame]]:
+        return read[0], _placed(*read, combos).partition_by("batch", as_dict=True, include_key=False)
+
+    for part, shares in overlapped(placed, ((part, _read(writer, part)) for part in parts)):
         for (number,), share in shares.items():
             if folder is None:
-                held.setdefault(int(number), []).append(share)
+                held.setdefault(_number(number), []).append(share)
                 continue
             path = folder / f"{number}-{part.first}.arrow"
             share.write_ipc(path, compression="lz4")
-            held.setdefault(int(number), []).append(path)
-    for number in sorted(held):
-        yield pl.concat([_taken(share) for share in held.pop(number)])
+            held.setdefault(_number(number), []).append(path)
+    for one in sorted(held):
+        yield pl.concat([_taken(share) for share in held.pop(one)])
 
 
 def _taken(share: pl.DataFrame | Path) -> pl.DataFrame:
@@ -103,9 +107,17 @@ def _taken(share: pl.DataFrame | Path) -> pl.DataFrame:
     return frame
 
 
-def _read(writer: StoreWriter, part: Part, combos: pl.DataFrame) -> pl.DataFrame:
+def _number(key: object) -> int:
+    return key if isinstance(key, int) else -1
+
+
+def _read(writer: StoreWriter, part: Part) -> pl.DataFrame:
+    return writer.query(f"SELECT {_NUMBERS} FROM comm_call {part.where}, call")
+
+
+def _placed(part: Part, calls: pl.DataFrame, combos: pl.DataFrame) -> pl.DataFrame:
     """Calls of a part with their groups and batches."""
-    calls = mark_handshakes(writer.query(f"SELECT {_NUMBERS} FROM comm_call {part.where}, call"))
+    calls = mark_handshakes(calls)
     text = [pl.col(name).cast(pl.Categorical) for name in ("collective", "dtype")]
     row = pl.int_range(part.first, part.until, dtype=pl.Int64).alias("row")
     mine = combos.filter(pl.col("rank").is_between(part.low, part.high)).drop("calls")

@@ -21,6 +21,7 @@ from diagnose.analysis.cross.match import match_calls
 from diagnose.analysis.cross.stretches import stretches_of
 from diagnose.analysis.cross.waits import MATCHED_RATIO, split_waits
 from diagnose.pipeline.call_batches import Who, call_batches, parts_of
+from diagnose.pipeline.overlap import overlapped
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
     from diagnose.analysis.cross.clocks import Clocks
     from diagnose.analysis.cross.instances import Instances
+    from diagnose.analysis.cross.match import Matched
+    from diagnose.analysis.cross.waits import Waits
     from diagnose.pipeline.call_batches import Part
     from diagnose.pipeline.identify import Member
     from diagnose.pipeline.result import Group
@@ -76,12 +79,17 @@ def match_ranks(writer: StoreWriter, members: Sequence[Member], world: Sequence[
     number = 0
     with tempfile.TemporaryDirectory(prefix=".diagnose-", dir=writer.temporary.parent) as scratch:
         groups, batches = call_batches(writer, parts, who, Path(scratch))
-        for batch in batches:
+
+        def match(batch: pl.DataFrame) -> Matched:
+            nonlocal groups
             one = match_calls(batch, groups, config, hosts, world)
             groups = one.groups
+            return one
+
+        for one in overlapped(match, batches):
             later = pl.col("is_p2p") | pl.col("collective").is_in(list(_UNEVEN)) | pl.col("handshake")
             kept.append(one.calls.filter(later).drop("row"))
-            lone = groups.filter(pl.col("size") == 1).get_column("group_id").to_list()
+            lone = one.groups.filter(pl.col("size") == 1).get_column("group_id").to_list()
             alone.append(one.calls.filter(pl.col("group_id").is_in(lone)).get_column("row").to_numpy())
             numbered = one.members.with_columns(pl.col("instance") + number)
             samples.append(clock_samples(numbered))
@@ -92,18 +100,21 @@ def match_ranks(writer: StoreWriter, members: Sequence[Member], world: Sequence[
     clocks = fit_clocks(pl.concat(samples, how="diagonal_relaxed"), clocks_of)
     writer.insert("clock", clocks.table)
     results = _Results.empty(parts[-1].until)
-    while found:
-        _split(writer, found.pop(0), clocks, who, results)
+
+    def split(instances: Instances) -> tuple[Instances, Waits]:
+        return instances, split_waits(instances, clocks, who.clocks)
+
+    for instances, waits in overlapped(split, (found.pop(0) for _ in range(len(found)))):
+        writer.insert("collective", waits.collective.drop("is_p2p"))
+        _note(results, instances, waits)
     own = np.concatenate(alone)
     results.instance[own], results.wait_ns[own], results.certain[own] = UNMATCHED, 0, True
     _divide(writer, results, parts, clocks, who)
     return pl.concat(kept, how="diagonal_relaxed")
 
 
-def _split(writer: StoreWriter, instances: Instances, clocks: Clocks, who: Who, results: _Results) -> None:
-    """Waits of one batch: its instances are stored, what is known of its calls goes into ``results``."""
-    waits = split_waits(instances, clocks, who.clocks)
-    writer.insert("collective", waits.collective.drop("is_p2p"))
+def _note(results: _Results, instances: Instances, waits: Waits) -> None:
+    """What is known of the calls of one batch."""
     sure = instances.coverage.filter(pl.col("matched_ratio") >= MATCHED_RATIO).select(
         "group_id", "is_p2p", sure=pl.lit(value=True)
     )
@@ -116,28 +127,46 @@ def _split(writer: StoreWriter, instances: Instances, clocks: Clocks, who: Who, 
     results.certain[instances.row] = np.repeat(believed.to_series().to_numpy(), seen)
 
 
+class _Read(NamedTuple):
+    """One part of the ranks: what is stored, and what matching found."""
+
+    calls: pl.DataFrame
+    breakdown: pl.DataFrame
+    mine: _Results
+
+
 def _divide(writer: StoreWriter, results: _Results, parts: Sequence[Part], clocks: Clocks, who: Who) -> None:
     """Exposed time of every call and step, one part of the ranks at a time."""
+
+    def read(part: Part) -> _Read:
+        calls = writer.query(f"SELECT {_STRETCHES} FROM comm_call {part.where}, call")
+        return _Read(
+            calls, writer.query(f"SELECT * FROM breakdown {part.where}, step").drop(*_DIVIDED), results.of(part)
+        )
+
     divided = []
-    for part in parts:
-        calls = mark_handshakes(writer.query(f"SELECT {_STRETCHES} FROM comm_call {part.where}, call"))
-        stretches = stretches_of(calls)
-        mine = results.of(part)
-        held = mine.instance != UNMATCHED
-        if held.any():
-            exposed = calls.get_column("exposed_ns").fill_null(0).to_numpy()
-            wait, transfer = call_exposure(exposed, stretches, mine.wait_ns)
-            start, _ = aligned_ranks(
-                calls.get_column("start_ns").to_numpy(), calls.get_column("rank").to_numpy(), who.clocks, clocks
-            )
-            table = calls.select(
-                pl.Series("instance", mine.instance), "rank", "step", "call", pl.Series("start_ns", start), "dur_ns",
-                pl.Series("wait_ns", mine.wait_ns), pl.Series("exposed_wait_ns", wait), pl.Series("exposed_transfer_ns", transfer),
-            )  # fmt: skip
-            writer.insert("collective_rank", table if held.all() else table.filter(pl.Series(held)))
-        breakdown = writer.query(f"SELECT * FROM breakdown {part.where}, step").drop(*_DIVIDED)
-        divided.append(divide_exposed(breakdown, calls, stretches, Waited(mine.wait_ns, mine.certain)))
+    for breakdown, members in overlapped(lambda one: _divided(one, clocks, who), map(read, parts)):
+        writer.insert("collective_rank", members)
+        divided.append(breakdown)
     writer.replace("breakdown", pl.concat(divided))
+
+
+def _divided(part: _Read, clocks: Clocks, who: Who) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Rows of the tables breakdown and collective_rank."""
+    calls, mine = mark_handshakes(part.calls), part.mine
+    stretches = stretches_of(calls)
+    exposed = calls.get_column("exposed_ns").fill_null(0).to_numpy()
+    wait, transfer = call_exposure(exposed, stretches, mine.wait_ns)
+    start, _ = aligned_ranks(
+        calls.get_column("start_ns").to_numpy(), calls.get_column("rank").to_numpy(), who.clocks, clocks
+    )
+    members = calls.select(
+        pl.Series("instance", mine.instance), "rank", "step", "call", pl.Series("start_ns", start), "dur_ns",
+        pl.Series("wait_ns", mine.wait_ns), pl.Series("exposed_wait_ns", wait), pl.Series("exposed_transfer_ns", transfer),
+    )  # fmt: skip
+    held = mine.instance != UNMATCHED
+    breakdown = divide_exposed(part.breakdown, calls, stretches, Waited(mine.wait_ns, mine.certain))
+    return breakdown, members if held.all() else members.filter(pl.Series(held))
 
 
 def _fields(group: Group) -> tuple[str, str | None, tuple[int, ...] | None, int | None]:
