@@ -27,7 +27,10 @@ _NUMBERS = (
     "rank, call, step, start_ns, dur_ns, collective, group_name, group_desc, group_ranks, group_size, seq, is_p2p, peer, dtype, "
     "out_elems, msg_bytes"
 )
-_COMBOS = f"SELECT {', '.join(COMBO)}, count(*) AS calls FROM comm_call GROUP BY ALL ORDER BY ALL"
+_COMBOS = (
+    f"SELECT {', '.join(COMBO)}, count(*) AS calls, count(seq) AS numbered, bool_or(is_p2p) AS p2p, min(seq) AS first, max(seq) AS last "
+    "FROM comm_call GROUP BY ALL ORDER BY ALL"
+)
 
 
 class Who(NamedTuple):
@@ -69,14 +72,31 @@ def parts_of(writer: StoreWriter) -> Iterator[Part]:
 def call_batches(
     writer: StoreWriter, parts: Sequence[Part], who: Who, scratch: Path
 ) -> tuple[pl.DataFrame, Iterator[pl.DataFrame]]:
-    """All groups, and the calls in batches of whole groups, each with its ``row`` among all. One part is one batch."""
+    """All groups, and the calls in batches of whole groups, each with its ``row`` among all. One part is one batch.
+
+    A group with too many calls for one batch is cut by sequence number, where all its calls have one.
+    """
     combos, groups = resolve_combos(writer.query(_COMBOS), who.config, who.hosts, who.world)
     if len(parts) == 1:
         return groups, iter([_placed(parts[0], _read(writer, parts[0]), combos)])
-    sizes = combos.group_by("group_id").agg(pl.col("calls").sum()).sort("group_id")
-    batch = (pl.col("calls").cum_sum() // PART_ROWS).cast(pl.Int32).alias("batch")
-    combos = combos.join(sizes.select("group_id", batch), on="group_id", how="left", nulls_equal=True)
+    combos = combos.drop("first", "last").join(_batches(combos), on="group_id", how="left", nulls_equal=True)
     return groups, _by_batch(writer, parts, combos, scratch if parts[-1].until > HELD_ROWS else None)
+
+
+def _batches(combos: pl.DataFrame) -> pl.DataFrame:
+    """Per group its first batch and in how many, of which sequence numbers, it comes."""
+    sizes = combos.group_by("group_id").agg(
+        pl.col("calls", "numbered").sum(), pl.col("p2p").any(), pl.col("first").min(), pl.col("last").max()
+    )
+    cut = (
+        pl.col("group_id").is_not_null()
+        & (pl.col("numbered") == pl.col("calls"))
+        & ~pl.col("p2p").fill_null(value=True)
+    )
+    cuts = pl.when(cut).then(pl.col("calls") // PART_ROWS + 1).otherwise(1)
+    added = pl.col("cuts") - 1
+    more = (pl.col("calls").cum_sum() // PART_ROWS + added.cum_sum() - added).alias("batch")
+    return sizes.with_columns(cuts.alias("cuts")).sort("group_id").select("group_id", more, "cuts", "first", "last")
 
 
 def _by_batch(
@@ -120,6 +140,9 @@ def _placed(part: Part, calls: pl.DataFrame, combos: pl.DataFrame) -> pl.DataFra
     calls = mark_handshakes(calls)
     text = [pl.col(name).cast(pl.Categorical) for name in ("collective", "dtype")]
     row = pl.int_range(part.first, part.until, dtype=pl.Int64).alias("row")
-    mine = combos.filter(pl.col("rank").is_between(part.low, part.high)).drop("calls")
+    mine = combos.filter(pl.col("rank").is_between(part.low, part.high)).drop("calls", "numbered", "p2p")
     placed = calls.with_columns(row, *text).join(mine, on=COMBO, how="left", nulls_equal=True, maintain_order="left")
-    return placed.drop("group_name", "group_desc", "group_ranks")
+    if "batch" in placed.columns:
+        place = (pl.col("seq") - pl.col("first")) * pl.col("cuts") // (pl.col("last") - pl.col("first") + 1)
+        placed = placed.with_columns(pl.col("batch") + pl.when(pl.col("cuts") > 1).then(place).otherwise(0))
+    return placed.drop("group_name", "group_desc", "group_ranks", "cuts", "first", "last", strict=False)

@@ -100,24 +100,31 @@ def match_ranks(writer: StoreWriter, members: Sequence[Member], world: Sequence[
     clocks = fit_clocks(pl.concat(samples, how="diagonal_relaxed"), clocks_of)
     writer.insert("clock", clocks.table)
     results = _Results.empty(parts[-1].until)
+    sure = _sure([one.coverage for one in found])
 
     def split(instances: Instances) -> tuple[Instances, Waits]:
         return instances, split_waits(instances, clocks, who.clocks)
 
     for instances, waits in overlapped(split, (found.pop(0) for _ in range(len(found)))):
         writer.insert("collective", waits.collective.drop("is_p2p"))
-        _note(results, instances, waits)
+        _note(results, instances, waits, sure)
     own = np.concatenate(alone)
     results.instance[own], results.wait_ns[own], results.certain[own] = UNMATCHED, 0, True
     _divide(writer, results, parts, clocks, who)
     return pl.concat(kept, how="diagonal_relaxed")
 
 
-def _note(results: _Results, instances: Instances, waits: Waits) -> None:
+def _sure(coverage: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    """Groups (group_id, is_p2p) of which enough is matched to claim something."""
+    key = ["group_id", "is_p2p"]
+    if not coverage:
+        return pl.DataFrame(schema={"group_id": pl.Int64, "is_p2p": pl.Boolean, "sure": pl.Boolean})
+    total = pl.concat(coverage).group_by(key).agg(pl.col("calls", "matched").sum())
+    return total.filter(pl.col("matched") >= MATCHED_RATIO * pl.col("calls")).select(*key, sure=pl.lit(value=True))
+
+
+def _note(results: _Results, instances: Instances, waits: Waits, sure: pl.DataFrame) -> None:
     """What is known of the calls of one batch."""
-    sure = instances.coverage.filter(pl.col("matched_ratio") >= MATCHED_RATIO).select(
-        "group_id", "is_p2p", sure=pl.lit(value=True)
-    )
     believed = waits.collective.join(sure, on=["group_id", "is_p2p"], how="left", maintain_order="left").select(
         pl.col("transfer_ns").is_not_null() & pl.col("sure").fill_null(value=False)
     )

@@ -18,7 +18,7 @@ ROOTED = ("broadcast", "reduce", "gather", "scatter", "send", "recv", "send_recv
 class Instances(NamedTuple):
     """``table`` has one row an instance; the arrays have one value a member, instance by instance: the ``row`` of its call
     among all calls, its ``rank``, start and duration on its own clock. ``rooted`` is per instance: some member need not
-    wait for the others. ``coverage`` per group: calls seen, calls in whole instances, their share.
+    wait for the others. ``coverage`` per group: calls seen, calls in whole instances.
     """
 
     table: pl.DataFrame
@@ -65,12 +65,9 @@ def _whole_message() -> pl.Expr:
 
 
 def _coverage(table: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
-    """Per (group, point to point or not): calls seen, calls in complete instances, their share."""
+    """Per (group, point to point or not): calls seen, calls in complete instances."""
     key = ["group_id", "is_p2p"]
     matched = table.filter(pl.col("seen") == pl.col("members")).group_by(key).agg(pl.col("seen").sum().alias("matched"))
     control = pl.col("is_p2p") & pl.col("peer").is_null() & (pl.col("msg_bytes") <= CONTROL_BYTES)
     total = calls.filter(pl.col("group_id").is_not_null() & ~control.fill_null(value=False)).group_by(key).len("calls")
-    return (
-        total.join(matched, on=key, how="left").with_columns(pl.col("matched").fill_null(0))
-        .with_columns((pl.col("matched") / pl.col("calls")).alias("matched_ratio")).sort(key)
-    )  # fmt: skip
+    return total.join(matched, on=key, how="left").with_columns(pl.col("matched").fill_null(0)).sort(key)
