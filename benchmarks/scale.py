@@ -47,8 +47,8 @@ OUT_SQL = {
     "comm_call": """
 SELECT rank::INTEGER AS rank, step * $collectives + k AS call, step, 20 AS stream, start_ns, dur_ns, start_ns - 20000 AS issue_ns,
   CASE WHEN exposed THEN dur_ns ELSE 0 END AS exposed_ns,
-  CASE WHEN exposed THEN [start_ns] ELSE []::BIGINT[] END AS exposed_from_ns, CASE WHEN exposed THEN [start_ns + dur_ns] ELSE []::BIGINT[] END AS exposed_to_ns,
-  CASE WHEN exposed THEN [start_ns] ELSE []::BIGINT[] END AS exposed_late_ns,
+  CASE WHEN exposed THEN [0::BIGINT] ELSE []::BIGINT[] END AS exposed_from_ns, CASE WHEN exposed THEN [dur_ns] ELSE []::BIGINT[] END AS exposed_to_ns,
+  CASE WHEN exposed THEN [0::BIGINT] ELSE []::BIGINT[] END AS exposed_late_ns,
   'all_reduce' AS collective, CASE WHEN whole THEN '0' ELSE '1' END AS group_name, CASE WHEN whole THEN 'default_pg' ELSE 'dp' END AS group_desc,
   (CASE WHEN whole THEN $ranks ELSE $ranks // $local END)::INTEGER AS group_size, CASE WHEN whole THEN step ELSE step * ($collectives - 1) + k END AS seq,
   false AS is_p2p, 'BFloat16' AS dtype, msg_bytes // 2 AS in_elems, msg_bytes // 2 AS out_elems, msg_bytes, 'ncclDevKernel_AllReduce_Sum_bf16_RING_LL' AS name

@@ -12,12 +12,16 @@ import os
 import shutil
 import tempfile
 import weakref
+from contextlib import ExitStack
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from diagnose.config import Config, load_config
 from diagnose.pipeline.build import RunOptions, build_run, run_name
+from diagnose.pipeline.choose_engine import engine_for
+from diagnose.pipeline.download import readable
+from diagnose.pipeline.upload import built_for
 from diagnose.report.assemble import assemble
 from diagnose.store.reader import Store
 
@@ -39,11 +43,16 @@ class Run:
         StoreError: the store is missing, is none, or was written by a newer version.
     """
 
-    def __init__(self, store: Path, config: Config | None = None) -> None:
-        self.store = store
-        """The run store, one DuckDB file; its tables are described in docs/schema.md."""
+    def __init__(self, store: PathLike, config: Config | None = None) -> None:
         self._config = config or load_config()
-        self._tables = Store(store)
+        self.address = os.fspath(store)
+        """Where the run store is kept: a path or a URL."""
+        with ExitStack() as stack:
+            self.store = stack.enter_context(readable(self.address))
+            """The run store here, one DuckDB file (of one behind a URL a copy); its tables are described in docs/schema.md."""
+            self._tables = stack.enter_context(Store(self.store))
+            self._open = stack.pop_all()
+        self._end = weakref.finalize(self, self._open.close)
 
     def __enter__(self) -> Self:
         return self
@@ -54,11 +63,11 @@ class Run:
         self.close()
 
     def __repr__(self) -> str:
-        return f"Run({str(self.store)!r})"
+        return f"Run({self.address!r})"
 
     def close(self) -> None:
         """Let go of the store; a report that was already made stays usable."""
-        self._tables.close()
+        self._end()
 
     @cached_property
     def report(self) -> Document:
@@ -104,12 +113,14 @@ def run(
     rank_from: str | None = None,
     host_map: PathLike | None = None,
     force: bool = False,
+    scheduler: str | None = None,
+    cluster: str | None = None,
 ) -> Run:
     """Read and analyse files, folders or URLs, as ``diagnose run`` does.
 
     Args:
         paths: one or several.
-        store: where to keep the run store; without it the store goes away with the ``Run``.
+        store: where to keep the run store, a file or URL; without it the store goes away with the ``Run``.
         name: of the run; default: from the first path.
         config: a configuration or its file; default: the nearest diagnose.yaml.
         jobs: worker processes; default: processors, at most 8.
@@ -118,6 +129,8 @@ def run(
         rank_from: regular expression whose first group is the rank in a path, for traces that do not say it.
         host_map: YAML file of ranks or path patterns to hosts.
         force: overwrite the store.
+        scheduler: address of a Dask scheduler (tcp://HOST:PORT) on whose workers to read.
+        cluster: "slurm" or "k8s", to start Dask workers there as the configuration says.
 
     Raises:
         DiagnoseError: nothing readable, a store that exists, a wrong configuration; see diagnose.errors.
@@ -135,10 +148,12 @@ def run(
         force=force,
     )
     if store is not None:
-        return Run(build_run(several, Path(store), settings, options), settings)
+        with built_for(os.fspath(store), force=force) as place:
+            _build(several, place, settings, options, scheduler, cluster)
+        return Run(store, settings)
     folder = Path(tempfile.mkdtemp(prefix="diagnose-run-"))
     try:
-        found = Run(build_run(several, folder / f"{title}.duckdb", settings, options), settings)
+        found = Run(_build(several, folder / f"{title}.duckdb", settings, options, scheduler, cluster), settings)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
@@ -146,11 +161,18 @@ def run(
     return found
 
 
+def _build(
+    paths: list[str], store: Path, config: Config, options: RunOptions, scheduler: str | None, cluster: str | None
+) -> Path:
+    with engine_for(scheduler, cluster, config) as engine:
+        return build_run(paths, store, config, options, engine=engine)
+
+
 def open(store: PathLike, *, config: PathLike | Config | None = None) -> Run:  # noqa: A001 - read as diagnose.open
-    """A run that was analysed before, from its store.
+    """A run that was analysed before, from its store, a file or URL.
 
     Raises:
         StoreError: the store is missing, is none, or was written by a newer version.
     """
     settings = config if isinstance(config, Config) else load_config(None if config is None else Path(config))
-    return Run(Path(store), settings)
+    return Run(store, settings)

@@ -11,6 +11,9 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64]
 
+_FAR = 2**62
+"""No axis may be longer: times are 64-bit numbers."""
+
 
 class Merged(NamedTuple):
     """Disjoint intervals in order; touching ones are one."""
@@ -147,3 +150,22 @@ def split(start_ns: Ints, end_ns: Ints, klass: NDArray[np.int8], group: Ints, gr
         exposed_memcpy_ns=total(memcpy & ~comm & ~compute),
         busy_ns=total(compute | comm | memcpy),
     )
+
+
+def union_ns(start_ns: Ints, end_ns: Ints, owner: Ints, owners: int) -> Ints:
+    """Length of the union of each owner's intervals; owners do not see each other. None may end before it starts."""
+    if not len(start_ns):
+        return np.zeros(owners, np.int64)
+    base = int(start_ns.min())
+    stride = int(end_ns.max()) - base + 1
+    if owners * stride >= _FAR:
+        return split(start_ns, end_ns, np.full(len(start_ns), COMM, np.int8), owner, owners).comm_ns
+    place = owner * stride - base  # a stretch of one axis for each owner
+    low, high = start_ns + place, end_ns + place
+    if np.any(low[1:] < low[:-1]):
+        order = np.argsort(low, kind="stable")
+        low, high, owner = low[order], high[order], owner[order]
+    reach = np.maximum.accumulate(high)
+    high = high - low
+    high[1:] -= np.maximum(reach[:-1] - low[1:], 0)
+    return np.bincount(owner, np.maximum(high, 0), owners).astype(np.int64)  # exact below 2^53 ns

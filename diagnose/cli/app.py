@@ -5,20 +5,23 @@ from __future__ import annotations
 import importlib.util
 import ipaddress
 import os
+import signal
 import socket
+import subprocess
 import sys
 from pathlib import Path
 
 import click
 
 from diagnose.errors import UsageError
+from diagnose.ingest.urls import is_url
 
 DEFAULT_PORT = 8501
 ROOT_VARIABLE, CONFIG_VARIABLE = "DIAGNOSE_APP_ROOT", "DIAGNOSE_APP_CONFIG"
 
 
 @click.command()
-@click.argument("store", type=click.Path(path_type=Path), default=Path(), required=False)
+@click.argument("store", type=str, default=".", required=False)
 @click.option(
     "--port", type=click.IntRange(1, 65535), default=DEFAULT_PORT, show_default=True, help="Port to listen on."
 )
@@ -39,21 +42,20 @@ ROOT_VARIABLE, CONFIG_VARIABLE = "DIAGNOSE_APP_ROOT", "DIAGNOSE_APP_CONFIG"
     help="Configuration (default: nearest diagnose.yaml).",
 )
 def app(
-    store: Path,
+    store: str,
     port: int,
     host: str,
     allow_network: bool,
     open_browser: bool,
     config_path: Path | None,
 ) -> None:
-    """Open the dashboard of STORE: one run store, or a folder of them (default: this folder).
+    """Open the dashboard of STORE: one run store, or a folder of them (default: this folder), here or behind a URL.
 
     It listens on this machine only, sends nothing anywhere, and never writes to a store.
     """
     from diagnose.config import load_config
+    from diagnose.pipeline.download import readable_folder
 
-    if not store.exists():
-        raise UsageError(f"{store} does not exist; `diagnose run PATH... -o {store}` makes a run store")
     if importlib.util.find_spec("streamlit") is None or importlib.util.find_spec("altair") is None:
         raise UsageError("the dashboard needs its extra: pip install 'diagnose-training[app]'")
     if not _is_loopback(host) and not allow_network:
@@ -61,17 +63,35 @@ def app(
             f"--host {host} lets other machines read every run here, without a password; add --allow-network if that is meant"
         )
     load_config(config_path)  # a mistake in it is told here, not in a browser
-    environment = {**os.environ, ROOT_VARIABLE: str(store.resolve())}
+    environment = dict(os.environ)
     if config_path is not None:
         environment[CONFIG_VARIABLE] = str(config_path.resolve())
-    click.echo(
-        f"Dashboard of {store.resolve()}: http://{'localhost' if _is_loopback(host) else host}:{port} (Ctrl-C ends it)",
-        err=True,
-    )
-    if _is_loopback(host):
-        click.echo(f"From another machine: ssh -N -L {port}:127.0.0.1:{port} {socket.gethostname()}", err=True)
-    sys.stderr.flush()
-    os.execve(sys.executable, command(script(), port=port, host=host, open_browser=open_browser), environment)  # noqa: S606 - our own interpreter
+    server = command(script(), port=port, host=host, open_browser=open_browser)
+    with readable_folder(store) as place:
+        if not place.exists():
+            raise UsageError(f"{store} does not exist; `diagnose run PATH... -o {store}` makes a run store")
+        environment[ROOT_VARIABLE] = str(place.resolve())
+        shown = store if is_url(store) else place.resolve()
+        address = "localhost" if _is_loopback(host) else host
+        click.echo(f"Dashboard of {shown}: http://{address}:{port} (Ctrl-C ends it)", err=True)
+        if _is_loopback(host):
+            click.echo(f"From another machine: ssh -N -L {port}:127.0.0.1:{port} {socket.gethostname()}", err=True)
+        sys.stderr.flush()
+        if is_url(store):
+            _serve_copies(server, environment)
+        else:
+            os.execve(sys.executable, server, environment)  # noqa: S606 - our own interpreter
+
+
+def _serve_copies(server: list[str], environment: dict[str, str]) -> None:
+    """Serve stores that were copied here, and outlive the server to remove them."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    try:
+        done = subprocess.call(server, env=environment)  # noqa: S603 - our own interpreter
+    except KeyboardInterrupt:
+        return
+    if done:
+        raise click.exceptions.Exit(done)
 
 
 def script() -> Path:

@@ -9,6 +9,7 @@ import click
 
 from diagnose.cli.output import FORMATS, write
 from diagnose.errors import UsageError
+from diagnose.ingest.urls import is_url
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from diagnose.findings.rules import RuleBook
     from diagnose.model import Finding
 
-_STORE = click.Path(path_type=Path)
+_STORE = str
 
 
 @click.command()
@@ -77,10 +78,10 @@ _STORE = click.Path(path_type=Path)
     help="Configuration (default: nearest diagnose.yaml).",
 )
 def compare(
-    runs: tuple[Path, ...], bases: tuple[Path, ...], margin: float, between_run_sd: float, per_work: bool, base_work: float | None, work: float | None,
+    runs: tuple[str, ...], bases: tuple[str, ...], margin: float, between_run_sd: float, per_work: bool, base_work: float | None, work: float | None,
     same_model: bool, format_: str, output: str, fail_on: str, config_path: Path | None,
 ) -> None:  # fmt: skip
-    """Say whether the run stores RUNS are slower than those of --base, by how much, and where the time went.
+    """Say whether the run stores RUNS (files or URLs) are slower than those of --base, by how much, and where the time went.
 
     Runs are the samples: give three or more a side where you can. Runs of another model, batch or size are refused.
     """
@@ -105,23 +106,24 @@ def compare(
         raise click.exceptions.Exit(1)
 
 
-def _no_run_twice(paths: Sequence[Path]) -> None:
-    places = [path.resolve() for path in paths]
+def _no_run_twice(paths: Sequence[str]) -> None:
+    places = [path if is_url(path) else str(Path(path).resolve()) for path in paths]
     if twice := {path for path in places if places.count(path) > 1}:
         raise UsageError(f"{min(twice)} is given twice: a run counts once")
 
 
 def _read(
-    paths: Sequence[Path], config: Config, rules: RuleBook, work: float | None
+    paths: Sequence[str], config: Config, rules: RuleBook, work: float | None
 ) -> tuple[list[RunFacts], list[list[Finding]]]:
     from diagnose.analysis.compare.facts import Work, read_run
     from diagnose.findings.evaluate import evaluate
+    from diagnose.pipeline.download import readable
     from diagnose.store.reader import Store
 
     facts, findings = [], []
     for path in paths:
-        with Store(path) as tables:
-            run = read_run(tables, str(path))
+        with readable(path) as place, Store(place) as tables:
+            run = read_run(tables, path)
             findings.append(evaluate(tables, config, rules).findings)
         facts.append(run if work is None else run._replace(work=Work(work, run.work.unit if run.work else "work")))
     return facts, findings

@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-import logging
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from diagnose.cli.output import emit, report_options
 from diagnose.cli.progress import reading
-from diagnose.errors import UsageError
-
-if TYPE_CHECKING:
-    from diagnose.config import Config
-    from diagnose.pipeline.cluster import DaskEngine
 
 
 @click.command()
@@ -47,6 +39,7 @@ def run(
     """
     from diagnose.config import load_config
     from diagnose.pipeline.build import RunOptions, build_run, run_name
+    from diagnose.pipeline.choose_engine import engine_for
     from diagnose.pipeline.upload import built_for
     from diagnose.report.assemble import assemble
     from diagnose.store.reader import Store
@@ -57,27 +50,14 @@ def run(
     options = RunOptions(
         name=title, jobs=jobs, keep=keep, timezone=timezone, rank_from=rank_from, host_map=host_map, force=force
     )
+
+    def notice(text: str) -> None:
+        click.echo(text, err=True)
+
     with built_for(target, force=force) as place:
-        with _engine(scheduler, cluster, config) as engine, reading(paths) as progress:
+        with engine_for(scheduler, cluster, config, notice) as engine, reading(paths) as progress:
             build_run(paths, place, config, options, engine=engine, progress=progress)
         with Store(place) as tables:
             document = assemble(tables, config)
     click.echo(f"Run store: {target}", err=True)
     emit(document, format_=format_, output=output, fail_on=fail_on, config=config)
-
-
-def _engine(scheduler: str | None, cluster: str | None, config: Config) -> AbstractContextManager[DaskEngine | None]:
-    """Where to read: here, on the workers of a scheduler, or on workers that are started for it."""
-    if scheduler is None and cluster is None:
-        return nullcontext()
-    if scheduler is not None and cluster is not None:
-        raise UsageError("--scheduler names a cluster that runs, --cluster starts one: give one of them")
-    from diagnose.pipeline.cluster import DaskEngine
-    from diagnose.pipeline.cluster_start import cluster_settings, dask
-
-    dask()
-    for name in ("distributed", "distributed.client"):  # what matters of their errors is in ours
-        logging.getLogger(name).setLevel(logging.CRITICAL)
-    return DaskEngine(
-        scheduler, kind=cluster, settings=cluster_settings(config), notice=lambda text: click.echo(text, err=True)
-    )

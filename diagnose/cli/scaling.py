@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from diagnose.errors import SourceError, UsageError
+from diagnose.ingest.urls import is_url
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -94,7 +95,8 @@ def scaling(
     """Fit a scaling curve to PATHS and say where more stops helping.
 
     PATHS is one table (CSV or YAML: gpus,value,unit; - is standard input), or runs: run stores, or folders that hold
-    run stores or one sub-folder a run. A single run gets an estimate at twice its size.
+    run stores or one sub-folder a run, here or behind a URL (there: of one run, or of stores). A single run gets an
+    estimate at twice its size.
     """
     from diagnose.analysis.scaling.analyse import analyse
     from diagnose.config import load_config
@@ -206,6 +208,11 @@ def _from_stores(given: Inputs, stated: ScalingType) -> tuple[Curve, Estimate | 
 def _write(text: str, output: str, *, force: bool) -> None:
     if output == "-":
         click.echo(text, nl=False)
+        return
+    if is_url(output):
+        from diagnose.pipeline.upload import write_url
+
+        write_url(text, output, force=force)
         return
     path = Path(output)
     if path.exists() and not force:

@@ -11,6 +11,7 @@ import click
 
 from diagnose.cli.progress import reading
 from diagnose.errors import DiagnoseError, SourceError
+from diagnose.ingest.urls import check_address, is_url, list_url, open_url
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -43,6 +44,12 @@ def inputs(paths: Sequence[str], config: Config) -> Iterator[Inputs]:
         tables: list[Path] = []
         stores: dict[Path, str] = {}
         for path in paths:
+            if is_url(path):
+                if path.endswith(TABLE_ENDINGS):
+                    tables.append(maker.table(path))
+                else:
+                    stores |= maker.remote(path)
+                continue
             where = Path(path)
             if path == "-" or not where.is_dir():
                 if path.endswith(STORE_ENDING):
@@ -85,6 +92,30 @@ class _Maker:
         self.notes += [f"left out: {problem}" for problem in problems]
         return stores
 
+    def remote(self, url: str) -> dict[Path, str]:
+        """Copies of the stores behind a URL, or a store of the run that it is."""
+        from diagnose.pipeline.download import fetch
+
+        found = [file for file, _ in list_url(url) if file.endswith(STORE_ENDING)]
+        if not found:
+            return {self._make(url, url.rstrip("/").rpartition("/")[2]): url}
+        return {fetch(file, self._place()): file for file in found}
+
+    def table(self, url: str) -> Path:
+        """A copy of a table."""
+        target = self._place() / url.rpartition("/")[2]
+        target.parent.mkdir()
+        check_address(url)
+        try:
+            with open_url(url) as remote:
+                target.write_bytes(remote.read())
+        except OSError as error:
+            raise SourceError(f"cannot read {url}: {error}") from error
+        return target
+
+    def _place(self) -> Path:
+        return self.scratch / f"{sum(1 for _ in self.scratch.iterdir()):04d}"
+
     def _one(self, where: Path) -> dict[Path, str]:
         try:
             return {self._make(where): str(where)}
@@ -96,12 +127,12 @@ class _Maker:
                 f"{error}{hint}"
             ) from error
 
-    def _make(self, where: Path) -> Path:
+    def _make(self, where: Path | str, name: str | None = None) -> Path:
         from diagnose.pipeline.build import RunOptions, build_run
 
-        number = sum(1 for _ in self.scratch.iterdir())
-        target = self.scratch / f"{number:04d}-{where.name or 'run'}{STORE_ENDING}"
-        options = RunOptions(name=where.name or "run", keep="stats", force=True)
+        name = name or Path(where).name or "run"
+        target = self._place() / f"{name}{STORE_ENDING}"
+        options = RunOptions(name=name, keep="stats", force=True)
         with reading([str(where)]) as progress:
             return build_run([str(where)], target, self.config, options, progress=progress)
 

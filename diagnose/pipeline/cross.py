@@ -124,11 +124,13 @@ def _candidates(writer: StoreWriter) -> Kernels:
 
 def _hidden(writer: StoreWriter) -> pl.DataFrame:
     """Waiting inside kernels that are no communication by name; the breakdown without it."""
+    candidates = _candidates(writer)
     shift = writer.query(
-        "SELECT c.rank, median(m.start_ns - c.start_ns)::BIGINT FROM comm_call AS c JOIN collective_rank AS m USING (rank, call) GROUP BY c.rank"
+        "SELECT c.rank, median(m.start_ns - c.start_ns)::BIGINT FROM comm_call AS c JOIN collective_rank AS m USING (rank, call) "
+        f"{'WHERE false ' if candidates.frame.is_empty() else ''}GROUP BY c.rank"
     )
     groups = writer.query("SELECT DISTINCT ranks FROM process_group WHERE len(ranks) > 1").get_column("ranks").to_list()
-    hidden = hidden_waits(_candidates(writer), dict(shift.iter_rows()), groups)
+    hidden = hidden_waits(candidates, dict(shift.iter_rows()), groups)
     if not hidden.is_empty():
         writer.replace("breakdown", without_hidden(writer.query("SELECT * FROM breakdown ORDER BY rank, step"), hidden))
     return hidden

@@ -6,49 +6,58 @@ exposed time one part of the ranks at a time.
 
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import polars as pl
 
-from diagnose.analysis.cross.clocks import clock_samples, fit_clocks
-from diagnose.analysis.cross.exposed import call_exposure, divide_exposed, mark_handshakes
-from diagnose.analysis.cross.groups import GROUP_SCHEMA, GroupConfig, resolve_groups
+from diagnose.analysis.cross.clocks import aligned_ranks, clock_samples, fit_clocks
+from diagnose.analysis.cross.exposed import UNMATCHED, Waited, call_exposure, divide_exposed, mark_handshakes
+from diagnose.analysis.cross.groups import GroupConfig
+from diagnose.analysis.cross.instances import gather
 from diagnose.analysis.cross.match import match_calls
+from diagnose.analysis.cross.stretches import stretches_of
 from diagnose.analysis.cross.waits import MATCHED_RATIO, split_waits
+from diagnose.pipeline.call_batches import Who, call_batches, parts_of
+from diagnose.pipeline.overlap import overlapped
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
 
     from diagnose.analysis.cross.clocks import Clocks
+    from diagnose.analysis.cross.instances import Instances
+    from diagnose.analysis.cross.match import Matched
+    from diagnose.analysis.cross.waits import Waits
+    from diagnose.pipeline.call_batches import Part
     from diagnose.pipeline.identify import Member
     from diagnose.pipeline.result import Group
     from diagnose.store.writer import StoreWriter
 
-PART_ROWS = 2_000_000
-"""Calls worked on at a time: some hundred megabytes."""
-
-_NUMBERS = (
-    "rank, call, step, start_ns, dur_ns, collective, group_name, group_desc, group_ranks, group_size, seq, is_p2p, peer, dtype, "
-    "out_elems, msg_bytes"
-)
 _STRETCHES = "rank, call, step, start_ns, dur_ns, collective, is_p2p, peer, msg_bytes, exposed_ns, exposed_from_ns, exposed_to_ns, exposed_late_ns"
 _DIVIDED = ("exposed_wait_ns", "exposed_transfer_ns", "exposed_transfer_max_ns", "late_comm_ns", "blocking_transfer_ns")
-_GROUP_COLUMNS = ("group_name", "group_desc", "group_ranks")
 _UNEVEN = ("all_to_all", "all_to_allv")
-_RANK_ROWS = pl.Schema(
-    {"instance": pl.Int64(), "rank": pl.Int32(), "step": pl.Int64(), "call": pl.Int64(), "start_ns": pl.Int64(), "dur_ns": pl.Int64(), "wait_ns": pl.Int64(),
-     "certain": pl.Boolean()}
-)  # fmt: skip
 
 
-class _Who(NamedTuple):
-    """Places and groups of the ranks."""
+class _Results(NamedTuple):
+    """What matching found for every call, by row; UNMATCHED where nothing."""
 
-    world: Sequence[int]
-    hosts: dict[int, str | None]
-    clocks: dict[int, str]
-    config: dict[int, list[GroupConfig]]
+    instance: NDArray[np.int64]
+    wait_ns: NDArray[np.int64]
+    certain: NDArray[np.bool_]
+
+    @classmethod
+    def empty(cls, rows: int) -> _Results:
+        """Nothing matched."""
+        return cls(np.full(rows, UNMATCHED), np.full(rows, UNMATCHED), np.zeros(rows, np.bool_))
+
+    def of(self, part: Part) -> _Results:
+        """The rows of one part."""
+        rows = slice(part.first, part.until)
+        return _Results(self.instance[rows], self.wait_ns[rows], self.certain[rows])
 
 
 def match_ranks(writer: StoreWriter, members: Sequence[Member], world: Sequence[int]) -> pl.DataFrame:
@@ -62,120 +71,109 @@ def match_ranks(writer: StoreWriter, members: Sequence[Member], world: Sequence[
         for member in members
         if member.rank >= 0 and member.result.trace
     }
-    who = _Who(
-        world, hosts, {rank: host if host is not None else f"rank{rank}" for rank, host in hosts.items()}, config
-    )
-    parts = list(_parts(writer))
-    groups, batches = _by_group(writer, parts, who)
-    matched, kept = [], []
+    clocks_of = {rank: host if host is not None else f"rank{rank}" for rank, host in hosts.items()}
+    who = Who(world, hosts, clocks_of, config)
+    parts = list(parts_of(writer))
+    found: list[Instances] = []
+    kept, samples, alone = [], [], []
     number = 0
-    for batch in batches:
-        one = match_calls(batch, groups, config, hosts, world)
-        groups = one.groups
-        kept.append(
-            one.calls.filter(pl.col("is_p2p") | pl.col("collective").is_in(list(_UNEVEN)) | pl.col("handshake"))
-        )
-        if one.members.is_empty():
-            matched.append((one.members, one.calls))
-            continue
-        numbered = one.members.with_columns(pl.col("instance") + number)
-        number = int(numbered.get_column("instance").max() or 0) + 1  # type: ignore[arg-type]
-        matched.append((numbered, one.calls.select("rank", "call", "group_id", "is_p2p", "peer", "msg_bytes")))
-    del batches
+    with tempfile.TemporaryDirectory(prefix=".diagnose-", dir=writer.temporary.parent) as scratch:
+        groups, batches = call_batches(writer, parts, who, Path(scratch))
+
+        def match(batch: pl.DataFrame) -> Matched:
+            nonlocal groups
+            one = match_calls(batch, groups, config, hosts, world)
+            groups = one.groups
+            return one
+
+        for one in overlapped(match, batches):
+            later = pl.col("is_p2p") | pl.col("collective").is_in(list(_UNEVEN)) | pl.col("handshake")
+            kept.append(one.calls.filter(later).drop("row"))
+            lone = one.groups.filter(pl.col("size") == 1).get_column("group_id").to_list()
+            alone.append(one.calls.filter(pl.col("group_id").is_in(lone)).get_column("row").to_numpy())
+            numbered = one.members.with_columns(pl.col("instance") + number)
+            samples.append(clock_samples(numbered))
+            if not numbered.is_empty():
+                number = int(numbered.get_column("instance").max() or 0) + 1  # type: ignore[arg-type]
+                found.append(gather(numbered, one.calls))
     writer.insert("process_group", groups)
-    clocks = fit_clocks(pl.concat([clock_samples(found) for found, _ in matched], how="diagonal_relaxed"), who.clocks)
+    clocks = fit_clocks(pl.concat(samples, how="diagonal_relaxed"), clocks_of)
     writer.insert("clock", clocks.table)
-    alone = groups.filter(pl.col("size") == 1).get_column("group_id").to_list()
-    rows = [_split(writer, *matched.pop(0), clocks, who, alone) for _ in range(len(matched))]
-    _divide(writer, pl.concat(rows).sort("rank", "call"), parts)
+    results = _Results.empty(parts[-1].until)
+    sure = _sure([one.coverage for one in found])
+
+    def split(instances: Instances) -> tuple[Instances, Waits]:
+        return instances, split_waits(instances, clocks, who.clocks)
+
+    for instances, waits in overlapped(split, (found.pop(0) for _ in range(len(found)))):
+        writer.insert("collective", waits.collective.drop("is_p2p"))
+        _note(results, instances, waits, sure)
+    own = np.concatenate(alone)
+    results.instance[own], results.wait_ns[own], results.certain[own] = UNMATCHED, 0, True
+    _divide(writer, results, parts, clocks, who)
     return pl.concat(kept, how="diagonal_relaxed")
 
 
-def _parts(writer: StoreWriter) -> Iterator[tuple[int, int]]:
-    """Ranges of ranks with about PART_ROWS calls each; one range holds ranks without any call."""
-    counts = writer.query("SELECT rank, count(*) AS calls FROM comm_call GROUP BY rank ORDER BY rank")
-    if counts.is_empty():
-        yield -(2**31), 2**31 - 1
-        return
-    ranks, part = counts.get_column("rank").to_numpy(), counts.get_column("calls").cum_sum().to_numpy() // PART_ROWS
-    starts = [-(2**31), *(int(rank) for rank, new in zip(ranks[1:], np.diff(part) > 0, strict=True) if new)]
-    yield from zip(starts, [*(start - 1 for start in starts[1:]), 2**31 - 1], strict=True)
+def _sure(coverage: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    """Groups (group_id, is_p2p) of which enough is matched to claim something."""
+    key = ["group_id", "is_p2p"]
+    if not coverage:
+        return pl.DataFrame(schema={"group_id": pl.Int64, "is_p2p": pl.Boolean, "sure": pl.Boolean})
+    total = pl.concat(coverage).group_by(key).agg(pl.col("calls", "matched").sum())
+    return total.filter(pl.col("matched") >= MATCHED_RATIO * pl.col("calls")).select(*key, sure=pl.lit(value=True))
 
 
-def _by_group(writer: StoreWriter, parts: list[tuple[int, int]], who: _Who) -> tuple[pl.DataFrame, list[pl.DataFrame]]:
-    """All groups, and the calls in batches of whole groups. One part is one batch, whatever its groups."""
-    pieces, tables = [], []
-    for low, high in parts:
-        calls = writer.query(
-            f"SELECT {_NUMBERS} FROM comm_call WHERE rank BETWEEN {low} AND {high} ORDER BY rank, call"
+def _note(results: _Results, instances: Instances, waits: Waits, sure: pl.DataFrame) -> None:
+    """What is known of the calls of one batch."""
+    believed = waits.collective.join(sure, on=["group_id", "is_p2p"], how="left", maintain_order="left").select(
+        pl.col("transfer_ns").is_not_null() & pl.col("sure").fill_null(value=False)
+    )
+    seen = waits.collective.get_column("seen").to_numpy()
+    results.instance[instances.row] = np.repeat(waits.collective.get_column("instance").to_numpy(), seen)
+    results.wait_ns[instances.row] = waits.wait_ns
+    results.certain[instances.row] = np.repeat(believed.to_series().to_numpy(), seen)
+
+
+class _Read(NamedTuple):
+    """One part of the ranks: what is stored, and what matching found."""
+
+    calls: pl.DataFrame
+    breakdown: pl.DataFrame
+    mine: _Results
+
+
+def _divide(writer: StoreWriter, results: _Results, parts: Sequence[Part], clocks: Clocks, who: Who) -> None:
+    """Exposed time of every call and step, one part of the ranks at a time."""
+
+    def read(part: Part) -> _Read:
+        calls = writer.query(f"SELECT {_STRETCHES} FROM comm_call {part.where}, call")
+        return _Read(
+            calls, writer.query(f"SELECT * FROM breakdown {part.where}, step").drop(*_DIVIDED), results.of(part)
         )
-        resolved = resolve_groups(mark_handshakes(calls), who.config, who.hosts, who.world)
-        text = [pl.col(name).cast(pl.Categorical) for name in ("collective", "dtype")]
-        pieces.append(resolved.calls.drop(*_GROUP_COLUMNS).with_columns(text))
-        tables.append(resolved.groups)
-    groups = pl.concat(tables).unique("group_id").sort("group_id") if tables else pl.DataFrame(schema=GROUP_SCHEMA)
-    if len(pieces) == 1:
-        return groups, pieces
-    sizes = (
-        pl.concat([piece.group_by("group_id").len() for piece in pieces])
-        .group_by("group_id")
-        .agg(pl.col("len").sum())
-        .sort("group_id")
-    )
-    batch = (sizes.get_column("len").cum_sum() // PART_ROWS).alias("batch")
-    place = sizes.select("group_id", batch.cast(pl.Int32))
-    shares: dict[int, list[pl.DataFrame]] = {}
-    while pieces:
-        placed = pieces.pop(0).join(place, on="group_id", nulls_equal=True)
-        for (number,), share in placed.partition_by("batch", as_dict=True, include_key=False).items():
-            shares.setdefault(int(number), []).append(share)
-    return groups, [pl.concat(shares.pop(number)) for number in sorted(shares)]
 
-
-def _split(
-    writer: StoreWriter, members: pl.DataFrame, calls: pl.DataFrame, clocks: Clocks, who: _Who, alone: list[int]
-) -> pl.DataFrame:
-    """Waits of one batch: its instances are stored, its rows by rank returned, with what can be believed."""
-    own = calls.filter(pl.col("group_id").is_in(alone)).select(
-        pl.lit(None, pl.Int64).alias("instance"),
-        "rank",
-        "call",
-        pl.lit(0, pl.Int64).alias("wait_ns"),
-        pl.lit(value=True).alias("certain"),
-    )
-    if members.is_empty():
-        return pl.concat([pl.DataFrame(schema=_RANK_ROWS), own], how="diagonal_relaxed")
-    waits = split_waits(members, calls, clocks, who.clocks)
-    writer.insert("collective", waits.collective.drop("is_p2p").with_columns(pl.col("dtype").cast(pl.String)))
-    sure = waits.coverage.filter(pl.col("matched_ratio") >= MATCHED_RATIO).select(
-        "group_id", "is_p2p", sure=pl.lit(value=True)
-    )
-    whole = pl.col("transfer_ns").is_not_null() & pl.col("sure").fill_null(value=False)
-    certain = waits.collective.join(sure, on=["group_id", "is_p2p"], how="left").select(
-        "instance", whole.alias("certain")
-    )
-    rows = waits.collective_rank.join(certain, on="instance").select(list(_RANK_ROWS))
-    if own.is_empty():
-        return rows
-    return pl.concat([rows.join(own, on=["rank", "call"], how="anti"), own], how="diagonal_relaxed")
-
-
-def _divide(writer: StoreWriter, rows: pl.DataFrame, parts: list[tuple[int, int]]) -> None:
-    """Exposed time of every call and step, one part of the ranks at a time; rows are ordered by rank."""
-    ranks = rows.get_column("rank").to_numpy()
     divided = []
-    for low, high in parts:
-        where = f"WHERE rank BETWEEN {low} AND {high} ORDER BY rank"
-        calls = mark_handshakes(writer.query(f"SELECT {_STRETCHES} FROM comm_call {where}, call"))
-        first, last = np.searchsorted(ranks, [low, high + 1])
-        mine = rows.slice(int(first), int(last - first))
-        matched = mine.filter(pl.col("instance").is_not_null()).drop("certain")
-        if len(matched):
-            exposure = call_exposure(calls, matched)
-            writer.insert("collective_rank", matched.join(exposure, on=["instance", "rank"], how="left"))
-        breakdown = writer.query(f"SELECT * FROM breakdown {where}, step").drop(*_DIVIDED)
-        divided.append(divide_exposed(breakdown, calls, mine.select("rank", "call", "wait_ns", "certain")))
+    for breakdown, members in overlapped(lambda one: _divided(one, clocks, who), map(read, parts)):
+        writer.insert("collective_rank", members)
+        divided.append(breakdown)
     writer.replace("breakdown", pl.concat(divided))
+
+
+def _divided(part: _Read, clocks: Clocks, who: Who) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Rows of the tables breakdown and collective_rank."""
+    calls, mine = mark_handshakes(part.calls), part.mine
+    stretches = stretches_of(calls)
+    exposed = calls.get_column("exposed_ns").fill_null(0).to_numpy()
+    wait, transfer = call_exposure(exposed, stretches, mine.wait_ns)
+    start, _ = aligned_ranks(
+        calls.get_column("start_ns").to_numpy(), calls.get_column("rank").to_numpy(), who.clocks, clocks
+    )
+    members = calls.select(
+        pl.Series("instance", mine.instance), "rank", "step", "call", pl.Series("start_ns", start), "dur_ns",
+        pl.Series("wait_ns", mine.wait_ns), pl.Series("exposed_wait_ns", wait), pl.Series("exposed_transfer_ns", transfer),
+    )  # fmt: skip
+    held = mine.instance != UNMATCHED
+    breakdown = divide_exposed(part.breakdown, calls, stretches, Waited(mine.wait_ns, mine.certain))
+    return breakdown, members if held.all() else members.filter(pl.Series(held))
 
 
 def _fields(group: Group) -> tuple[str, str | None, tuple[int, ...] | None, int | None]:

@@ -53,13 +53,15 @@ def built_for(target: str, *, force: bool) -> Iterator[Path]:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def write_url(text: str, url: str) -> None:
+def write_url(text: str, url: str, *, force: bool = True) -> None:
     """A report to a URL.
 
     Raises:
-        UsageError: it cannot be written there.
+        UsageError: it cannot be written there, or without ``force`` exists already.
     """
     check_address(url)
+    if not force and _exists(url):
+        raise UsageError(f"{url} exists already; choose another name, or overwrite it with --force")
     with tempfile.TemporaryDirectory(prefix="diagnose-") as folder:
         local = Path(folder) / "report"
         local.write_text(text, encoding="utf-8")
@@ -68,6 +70,14 @@ def write_url(text: str, url: str) -> None:
             _send(filesystem, local, path)
         except Exception as error:
             raise UsageError(f"cannot write {url}: {told(error)}") from error
+
+
+def _exists(url: str) -> bool:
+    try:
+        filesystem, path = _file_system(url)
+        return bool(filesystem.exists(path))
+    except Exception as error:
+        raise UsageError(f"cannot write {url}: {told(error)}") from error
 
 
 def _file_system(url: str) -> tuple[Any, str]:

@@ -11,6 +11,7 @@ from diagnose.analysis.cross import clocks as clock_module
 from diagnose.analysis.cross.clocks import fit_clocks
 from diagnose.analysis.cross.exposed import mark_handshakes
 from diagnose.analysis.cross.groups import resolve_groups
+from diagnose.analysis.cross.instances import gather
 from diagnose.analysis.cross.match import match_calls
 from diagnose.analysis.cross.waits import split_waits
 
@@ -19,12 +20,19 @@ HOSTS = {rank: f"node{rank // 2}" for rank in WORLD}
 
 
 def analysed(table, hosts=None):
+    found, waits, _ = analysed_by_rank(table, hosts)
+    return found, waits
+
+
+def analysed_by_rank(table, hosts=None):
     hosts = hosts or HOSTS
     world = sorted(hosts)
-    resolved = resolve_groups(mark_handshakes(table), {}, hosts, world)
+    resolved = resolve_groups(mark_handshakes(table.with_row_index("row")), {}, hosts, world)
     matched = match_calls(resolved.calls, resolved.groups, {}, hosts, world)
     found = fit_clocks(matched.members, hosts)
-    return found, split_waits(matched.members, matched.calls, found, hosts)
+    instances = gather(matched.members, matched.calls)
+    waits = split_waits(instances, found, hosts)
+    return found, waits, pl.DataFrame({"rank": instances.rank, "wait_ns": waits.wait_ns})
 
 
 @pytest.mark.parametrize("dense", [True, False])
@@ -62,12 +70,12 @@ def test_hosts_that_share_no_collective_stay_apart():
 def test_waiting_is_what_lies_above_the_shortest_duration():
     table = job(8, 10, slow=5)
 
-    _, waits = analysed(table)
+    _, waits, by_member = analysed_by_rank(table)
 
     assert waits.collective.get_column("last_rank").to_list() == [5] * 20
     shortest = table.group_by("seq").agg(pl.col("dur_ns").min()).sort("seq").get_column("dur_ns").to_list()
     assert waits.collective.sort("seq").get_column("transfer_ns").to_list() == shortest
-    by_rank = waits.collective_rank.group_by("rank").agg(pl.col("wait_ns").sum())
+    by_rank = by_member.group_by("rank").agg(pl.col("wait_ns").sum())
     assert by_rank.filter(pl.col("rank") == 5).get_column("wait_ns").item() == 0
 
 

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 _SYNCHRONISING = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "all_to_allv", "barrier")
 _MAX_INSTANCES = 4000
+_MAX_MEMBERS = 1_000_000
+"""Members of the instances used; more make no clock surer and cost what they weigh."""
+
 _ROUNDS = 12
 _HUBER = 1.5
 _MIN_DRIFT_SPAN_NS = 2_000_000_000
@@ -75,9 +78,9 @@ def fit_clocks(members: pl.DataFrame, hosts: Mapping[int, str]) -> Clocks:
     time = (end - origin).astype(np.float64)
     weight = 1.0 / np.square(_FLOOR_NS + 0.05 * shortest)
     drift = float(time.max() - time.min()) >= _MIN_DRIFT_SPAN_NS
-    solution = _solve(time, host, instance, weight, len(names), drift=drift)
-    rest = _residuals(time, host, instance, weight, solution)
     component = _components(host, instance, len(names))
+    solution = _solve(time, host, instance, weight, component, drift=drift)
+    rest = _residuals(time, host, instance, weight, solution)
     rows, offset, residual = [], {}, {}
     for name, place in index.items():
         mine = np.abs(rest[host == place])
@@ -117,6 +120,7 @@ def clock_samples(members: pl.DataFrame) -> pl.DataFrame:
         counts.filter((pl.col("seen") == pl.col("size")) & (pl.col("seen") > 1))
         .sort("shortest", "instance")
         .head(_MAX_INSTANCES)
+        .filter(pl.col("seen").cum_sum() - pl.col("seen") < _MAX_MEMBERS)
     )
     chosen = members.select(columns).join(whole.select("instance", "shortest"), on="instance")
     return chosen.sort("instance", "rank").with_columns(pl.col("collective").cast(pl.String))
@@ -141,12 +145,12 @@ def _solve(
     host: NDArray[np.int64],
     instance: NDArray[np.int64],
     weight: NDArray[np.float64],
-    hosts: int,
+    component: NDArray[np.int64],
     *,
     drift: bool,
 ) -> NDArray[np.float64]:
     """IRLS over the normal equations of the host graph; unknowns (offset, drift) per host."""
-    component = _components(host, instance, hosts)
+    hosts = len(component)
     reference = np.unique(component, return_index=True)[1][
         component
     ]  # nothing ties components together: each has its own
@@ -245,17 +249,14 @@ def _residuals(
 
 
 def _components(host: NDArray[np.int64], instance: NDArray[np.int64], hosts: int) -> NDArray[np.int64]:
-    """Connected components of hosts over shared instances."""
-    parent = np.arange(hosts)
-
-    def root(place: int) -> int:
-        while parent[place] != place:
-            parent[place] = parent[parent[place]]
-            place = int(parent[place])
-        return place
-
-    first: dict[int, int] = {}
-    for one, where in zip(host.tolist(), instance.tolist(), strict=True):
-        other = first.setdefault(where, one)
-        parent[root(one)] = root(other)
-    return np.unique([root(place) for place in range(hosts)], return_inverse=True)[1]
+    """Connected components of hosts over shared instances; samples are ordered by instance."""
+    label = np.arange(hosts)
+    first = np.flatnonzero(np.diff(instance, prepend=-1))
+    while True:
+        least = np.minimum.reduceat(label[host], first)
+        found = label.copy()
+        np.minimum.at(found, host, least[instance])
+        found = found[found]
+        if np.array_equal(found, label):
+            return np.unique(label, return_inverse=True)[1]
+        label = found

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
 KeyedBy = tuple[int, str | None, str | None, tuple[int, ...] | None, int | None]
 
 
+COMBO = ["rank", "group_name", "group_desc", "group_ranks", "group_size"]
+"""What a call says of its group."""
+
+
 class GroupConfig(NamedTuple):
     """One entry of a rank's pg_config."""
 
@@ -45,7 +49,10 @@ def group_id(members: Sequence[int]) -> int:
 
 @lru_cache(maxsize=65_536)
 def _group_id(members: tuple[int, ...]) -> int:
-    text = ",".join(map(str, sorted(members)))
+    return _number(",".join(map(str, sorted(members))))
+
+
+def _number(text: str) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=7).digest())
 
 
@@ -59,21 +66,29 @@ def resolve_groups(
 
     Calls that say nothing of their group belong to the only group there is, or stay open for inference.
     """
-    combos = calls.select("rank", "group_name", "group_desc", "group_ranks", "group_size").unique()
-    groups: dict[int, dict[str, object]] = {}
-    ids: list[int | None] = []
-    for rank, name, desc, ranks, size in combos.iter_rows():
-        ids.append(_resolve(rank, name, desc, ranks, size, config, hosts, groups))
-    combos = combos.with_columns(pl.Series("group_id", ids, dtype=pl.Int64))
-    joined = calls.join(
-        combos, on=["rank", "group_name", "group_desc", "group_ranks", "group_size"], how="left", nulls_equal=True
-    )
-    if joined.get_column("group_id").null_count() and len(world) > 1:
+    combos, groups = resolve_combos(calls.select(COMBO).unique(), config, hosts, world)
+    return Resolved(calls.join(combos, on=COMBO, how="left", nulls_equal=True), groups)
+
+
+def resolve_combos(
+    combos: pl.DataFrame,
+    config: Mapping[int, Sequence[GroupConfig]],
+    hosts: Mapping[int, str | None],
+    world: Sequence[int],
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """What calls say of their groups (COMBO), with ``group_id``; and the groups."""
+    groups = _Known(hosts)
+    ids = [
+        _resolve(rank, name, desc, ranks, size, config, groups)
+        for rank, name, desc, ranks, size in combos.select(COMBO).iter_rows()
+    ]
+    if None in ids and len(world) > 1:
         only = _only_group(config, world)
         if only is not None:
-            identifier = _register(groups, only, None, None, hosts, "only group")
-            joined = joined.with_columns(pl.col("group_id").fill_null(identifier))
-    return Resolved(joined, pl.DataFrame(list(groups.values()), schema=GROUP_SCHEMA).sort("group_id"))
+            identifier = groups.add(only, None, None, "only group")
+            ids = [identifier if one is None else one for one in ids]
+    table = pl.DataFrame(list(groups.rows.values()), schema=GROUP_SCHEMA).sort("group_id")
+    return combos.with_columns(pl.Series("group_id", ids, dtype=pl.Int64)), table
 
 
 def candidates(rank: int, config: Mapping[int, Sequence[GroupConfig]], world: Sequence[int]) -> list[tuple[int, ...]]:
@@ -95,49 +110,48 @@ def group_row(
     }  # fmt: skip
 
 
+class _Known:
+    """Groups found so far. Ranks share the member lists of their configuration, so each is hashed once."""
+
+    def __init__(self, hosts: Mapping[int, str | None]) -> None:
+        self.rows: dict[int, dict[str, object]] = {}
+        self._hosts = hosts
+        self._shared: dict[int, tuple[Sequence[int], int]] = {}
+
+    def add(self, members: Sequence[int], name: str | None, desc: str | None, known_from: str) -> int:
+        """The number of this rank set."""
+        held = self._shared.get(id(members))
+        if held is not None:
+            return held[1]
+        identifier = group_id(members)
+        if identifier not in self.rows:
+            self.rows[identifier] = group_row(members, name, desc, self._hosts, known_from)
+        if known_from == "pg_config":
+            self._shared[id(members)] = (members, identifier)  # held, so that no other list gets its address
+        return identifier
+
+    def add_unlisted(self, name: str | None, desc: str | None, size: int | None) -> int:
+        """The number of a group of which only this is known."""
+        identifier = _number(f"{name}|{desc}|{size}")
+        row = dict.fromkeys(GROUP_SCHEMA, None) | {"group_id": identifier, "name": name, "description": desc}
+        self.rows.setdefault(identifier, row | {"size": size, "known_from": "name"})
+        return identifier
+
+
 def _resolve(
     rank: int, name: str | None, desc: str | None, ranks: list[int] | None, size: int | None,
-    config: Mapping[int, Sequence[GroupConfig]], hosts: Mapping[int, str | None], groups: dict[int, dict[str, object]],
+    config: Mapping[int, Sequence[GroupConfig]], groups: _Known,
 ) -> int | None:  # fmt: skip
     if ranks and (size is None or len(ranks) == size):
-        return _register(groups, tuple(ranks), name, desc, hosts, "args")
+        return groups.add(tuple(ranks), name, desc, "args")
     entry = next((entry for entry in config.get(rank, ()) if name is not None and entry.name == name), None)
     if entry is not None and entry.ranks and (size is None or len(entry.ranks) == size):
-        return _register(groups, entry.ranks, name, entry.description, hosts, "pg_config")
+        return groups.add(entry.ranks, name, entry.description, "pg_config")
     if size == 1:
-        return _register(groups, (rank,), name, desc, hosts, "args")
+        return groups.add((rank,), name, desc, "args")
     if name is None and size is None:
         return None
-    text = f"{name}|{desc}|{size}"
-    identifier = int.from_bytes(hashlib.blake2b(text.encode(), digest_size=7).digest())
-    groups.setdefault(
-        identifier,
-        {
-            "group_id": identifier,
-            "name": name,
-            "description": desc,
-            "ranks": None,
-            "size": size,
-            "nodes": None,
-            "tier": None,
-            "known_from": "name",
-        },
-    )
-    return identifier
-
-
-def _register(
-    groups: dict[int, dict[str, object]],
-    members: Sequence[int],
-    name: str | None,
-    desc: str | None,
-    hosts: Mapping[int, str | None],
-    known_from: str,
-) -> int:
-    identifier = group_id(members)
-    if identifier not in groups:
-        groups[identifier] = group_row(members, name, desc, hosts, known_from)
-    return identifier
+    return groups.add_unlisted(name, desc, size)
 
 
 def _only_group(config: Mapping[int, Sequence[GroupConfig]], world: Sequence[int]) -> tuple[int, ...] | None:

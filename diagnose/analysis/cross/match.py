@@ -56,24 +56,25 @@ def match_calls(
     calls, groups = _infer_groups(calls, groups, config, hosts, world)
     placed = calls.filter(pl.col("group_id").is_not_null() & (pl.col("rank") >= 0))
     if placed.is_empty():
-        return Matched(
-            placed.with_columns(
-                instance=pl.lit(0, pl.Int64), match_method=pl.lit(""), size=pl.lit(0, pl.Int32)
-            ).clear(),
-            calls,
-            groups,
-        )
+        return Matched(_none(placed), calls, groups)
     p2p = placed.filter(pl.col("is_p2p"))
     collective = placed.filter(~pl.col("is_p2p")).join(groups.select("group_id", "size"), on="group_id", how="left")
     parts = [_keyed_collectives(collective), _keyed_p2p(p2p)]
-    keyed = pl.concat([part for part in parts if not part.is_empty()], how="diagonal_relaxed")
-    if keyed.is_empty():
-        return Matched(keyed, calls, groups)
+    found = [part for part in parts if not part.is_empty()]
+    if not found:
+        return Matched(_none(placed), calls, groups)
+    keyed = pl.concat(found, how="diagonal_relaxed")
     numbers = (
         keyed.group_by("key").agg(pl.col("start_ns").min().alias("first"))
         .sort("first", "key").with_row_index("instance").with_columns(pl.col("instance").cast(pl.Int64)).drop("first")
     )  # fmt: skip
     return Matched(keyed.join(numbers, on="key").drop("key").sort("instance", "rank"), calls, groups)
+
+
+def _none(calls: pl.DataFrame) -> pl.DataFrame:
+    """No members, with their columns."""
+    columns = {"instance": pl.lit(0, pl.Int64), "match_method": pl.lit(""), "size": pl.lit(0, pl.Int32)}
+    return calls.with_columns(**columns).clear()
 
 
 def _token() -> pl.Expr:

@@ -77,11 +77,12 @@ def rank_work(
     ordinary = [name for name, slow in zip(names, judged.persistent, strict=True) if name and not slow]
     usual = max(set(ordinary), key=ordinary.count) if ordinary else None
     routed = _routed(work, received)
+    known_excess = {name: np.nan_to_num(values) for name, values in excess.items()}
     rows = []
     for place, rank in enumerate(work.ranks.tolist()):
         flagged = bool(judged.persistent[place] or judged.transient[place])
         measured = {name: speed.get(rank, {}).get(name) for name in _SPEED_COLUMNS}
-        part = {name: float(np.nan_to_num(values[place])) for name, values in excess.items()}
+        part = {name: float(values[place]) for name, values in known_excess.items()}
         total = float(burst[place] if judged.transient[place] else own[place] - reference[place])
         hit = work.steps[judged.slow[place]].tolist()
         facts = Facts(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from diagnose.analysis.cross.levels import event_levels
 from diagnose.analysis.cross.schedule import ARRIVE, BLOCK, READY, Schedule, build_schedule
 
 if TYPE_CHECKING:
@@ -68,33 +69,17 @@ def replay(schedule: Schedule, change: Change | None = None, levels: Levels | No
 
 
 def levels_of(schedule: Schedule) -> Levels | None:
-    """Levels of the events; None where a loop over events is faster.
-
-    An event comes after the event before it on its rank, a block after all arrivals of its instance, an arrival after all
-    arrivals of the instance before it on its stream.
-    """
-    level_of_rank = [-1] * len(schedule.ranks)
-    latest = [-1] * (int(schedule.call_instance.max(initial=0)) + 1)
-    instance, before = schedule.call_instance.tolist(), schedule.call_before.tolist()
-    levels = []
-    for kind, rank, call in zip(schedule.kind.tolist(), schedule.rank.tolist(), schedule.call.tolist(), strict=True):
-        level = level_of_rank[rank] + 1
-        if kind == ARRIVE:
-            if before[call] >= 0:
-                level = max(level, latest[instance[before[call]]] + 1)
-            latest[instance[call]] = max(latest[instance[call]], level)
-        elif kind == BLOCK:
-            level = max(level, latest[instance[call]] + 1)
-        level_of_rank[rank] = level
-        levels.append(level)
-    count = max(levels, default=-1) + 1
-    if len(levels) < _WIDE * count:
+    """Levels of the events; None where a loop over events is faster."""
+    if len(schedule.ranks) < _WIDE:  # a level holds one event of a rank
         return None
-    level_array = np.array(levels)
-    order = np.lexsort((schedule.kind, level_array))
-    bounds = np.searchsorted(level_array[order], np.arange(count + 1))
-    arrivals = np.bincount(level_array[schedule.kind == ARRIVE], minlength=count)
-    blocks = np.bincount(level_array[schedule.kind == BLOCK], minlength=count)
+    level = event_levels(schedule, np.argsort(schedule.rank, kind="stable"))
+    count = int(level.max(initial=-1)) + 1
+    if len(level) < _WIDE * count:
+        return None
+    order = np.lexsort((schedule.kind, level))
+    bounds = np.searchsorted(level[order], np.arange(count + 1))
+    arrivals = np.bincount(level[schedule.kind == ARRIVE], minlength=count)
+    blocks = np.bincount(level[schedule.kind == BLOCK], minlength=count)
     return Levels(order, bounds, arrivals, blocks)
 
 

@@ -13,7 +13,6 @@ import polars as pl
 
 from diagnose.analysis.cross.bandwidth import busbw_factor
 from diagnose.analysis.cross.clocks import aligned_ranks
-from diagnose.analysis.cross.exposed import CONTROL_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,8 +20,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from diagnose.analysis.cross.clocks import Clocks
+    from diagnose.analysis.cross.instances import Instances
 
-ROOTED = ("broadcast", "reduce", "gather", "scatter", "send", "recv", "send_recv")
 MATCHED_RATIO = 0.95
 """Below it nothing is claimed from a group: the shortest duration over some members is no transfer time."""
 
@@ -34,26 +33,24 @@ as well, but because it starts late: only who also ends early is set aside."""
 
 
 class Waits(NamedTuple):
-    """``collective`` and ``collective_rank`` as the store's tables; ``coverage`` per group: matched share and members."""
+    """``collective`` as the store's table; ``wait_ns`` of every member, in the order of the instances."""
 
     collective: pl.DataFrame
-    collective_rank: pl.DataFrame
-    coverage: pl.DataFrame
+    wait_ns: NDArray[np.int64]
 
 
-def split_waits(members: pl.DataFrame, calls: pl.DataFrame, clocks: Clocks, hosts: Mapping[int, str]) -> Waits:
+def split_waits(instances: Instances, clocks: Clocks, hosts: Mapping[int, str]) -> Waits:
     """Waiting and transfer of every instance.
 
     Args:
-        members: matched calls ordered by instance, one row a (instance, rank).
-        calls: all calls with group_id, for the matched share.
+        instances: what was matched.
         clocks: clocks by host.
         hosts: host by rank.
     """
-    rows = _Rows(members, clocks, hosts)
+    rows = _Rows(instances, clocks, hosts)
     shortest, longest = rows.least(rows.duration), rows.most(rows.duration)
     latest, last_end = rows.most(rows.start), rows.most(rows.end)
-    rooted = rows.most(rows.rooted.astype(np.int64)) > 0
+    rooted = instances.rooted
     transfer = _without_early_leavers(rows, shortest)
     # A receive cannot be waiting once its sender has started; where clocks contradict the durations, durations hold.
     transfer = np.where(rooted, np.minimum(np.maximum(last_end - latest, 0), longest), transfer)
@@ -65,30 +62,20 @@ def split_waits(members: pl.DataFrame, calls: pl.DataFrame, clocks: Clocks, host
         "wire_ns": _on_the_wire(rows, transfer, latest, rooted), "transfer_ns": transfer, "wait_ns": np.add.reduceat(wait, rows.first) if len(wait) else wait, "start_skew_ns": longest - shortest,
         "end_skew_ns": last_end - rows.least(rows.end), "last_rank": last, "residual": rows.most(rows.residual), "rooted": rooted,
     }  # fmt: skip
-    table = members.group_by("instance", maintain_order=True).agg(
-        pl.col("group_id").first(), pl.col("is_p2p").first(), _kind(), pl.col("seq").min(), pl.col("step").median(), pl.col("dtype").first(),
-        _whole_message(), pl.col("size").first().alias("members"), pl.len().alias("seen"), pl.col("match_method").first(),
-        (pl.col("token").min() != pl.col("token").max()).alias("mixed"),
-    )  # fmt: skip
-    table = table.with_columns(pl.Series(name, values) for name, values in split.items())
-    ranks = members.select("instance", "rank", "step", "call").with_columns(
-        pl.Series("start_ns", rows.start), pl.Series("dur_ns", rows.duration), pl.Series("wait_ns", wait)
-    )
-    return Waits(_collective(table), ranks, _coverage(members, calls))
+    table = instances.table.with_columns(pl.Series(name, values) for name, values in split.items())
+    return Waits(_collective(table), wait)
 
 
 class _Rows:
     """Members as arrays, ordered by instance; ``owner`` numbers the instances, ``first`` is where each begins."""
 
-    def __init__(self, members: pl.DataFrame, clocks: Clocks, hosts: Mapping[int, str]) -> None:
-        instance = members.get_column("instance").to_numpy()
-        new = np.concatenate(([True], instance[1:] != instance[:-1])) if len(instance) else np.zeros(0, bool)
-        self.first = np.flatnonzero(new)
-        self.owner = np.cumsum(new) - 1
-        self.rank = members.get_column("rank").to_numpy()
-        self.duration = members.get_column("dur_ns").to_numpy()
-        self.rooted = members.select(pl.col("collective").is_in(list(ROOTED))).to_series().to_numpy()
-        self.start, self.residual = aligned_ranks(members.get_column("start_ns").to_numpy(), self.rank, hosts, clocks)
+    def __init__(self, instances: Instances, clocks: Clocks, hosts: Mapping[int, str]) -> None:
+        seen = instances.table.get_column("seen").cast(pl.Int64).to_numpy()
+        self.first = np.cumsum(seen) - seen
+        self.owner = np.repeat(np.arange(len(seen)), seen)
+        self.rank = instances.rank
+        self.duration = instances.duration_ns
+        self.start, self.residual = aligned_ranks(instances.start_ns, self.rank, hosts, clocks)
         self.end = self.start + self.duration
 
     def least(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -160,34 +147,4 @@ def _collective(table: pl.DataFrame) -> pl.DataFrame:
             "instance", "group_id", "is_p2p", "collective", "seq", "step", "dtype", "msg_bytes", "members", "seen", "match_method", "transfer_ns",
             "wire_ns", "wait_ns", "start_skew_ns", "end_skew_ns", "last_rank", "algbw_bytes_per_s", "busbw_bytes_per_s",
         )
-    )  # fmt: skip
-
-
-def _kind() -> pl.Expr:
-    """Kind of the instance; a transfer between two ranks goes by its receive."""
-    kind = pl.col("collective").first()
-    return (
-        pl.when(pl.col("match_method").first() == "p2p")
-        .then(pl.lit("recv").cast(pl.String))
-        .otherwise(kind.cast(pl.String))
-        .alias("collective")
-    )
-
-
-def _whole_message() -> pl.Expr:
-    """S of the instance. An all-gather whose trace has the shard only is the members times that."""
-    shard_only = (pl.col("collective") == "all_gather") & pl.col("out_elems").is_null() & pl.col("group_size").is_null()
-    return (pl.col("msg_bytes") * pl.when(shard_only).then(pl.col("size")).otherwise(1)).max().alias("msg_bytes")
-
-
-def _coverage(members: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
-    """Per (group, point to point or not): calls seen, calls in complete instances, their share."""
-    key = ["group_id", "is_p2p"]
-    per = members.group_by("instance", *key).agg(pl.len().alias("seen"), pl.col("size").first())
-    matched = per.filter(pl.col("seen") == pl.col("size")).group_by(key).agg(pl.col("seen").sum().alias("matched"))
-    control = pl.col("is_p2p") & pl.col("peer").is_null() & (pl.col("msg_bytes") <= CONTROL_BYTES)
-    total = calls.filter(pl.col("group_id").is_not_null() & ~control.fill_null(value=False)).group_by(key).len("calls")
-    return (
-        total.join(matched, on=key, how="left").with_columns(pl.col("matched").fill_null(0))
-        .with_columns((pl.col("matched") / pl.col("calls")).alias("matched_ratio")).sort(key)
     )  # fmt: skip
