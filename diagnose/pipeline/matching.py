@@ -15,6 +15,7 @@ from diagnose.analysis.cross.clocks import clock_samples, fit_clocks
 from diagnose.analysis.cross.exposed import call_exposure, divide_exposed, mark_handshakes
 from diagnose.analysis.cross.groups import GROUP_SCHEMA, GroupConfig, resolve_groups
 from diagnose.analysis.cross.match import match_calls
+from diagnose.analysis.cross.message_clocks import message_delays, tie_clocks
 from diagnose.analysis.cross.waits import MATCHED_RATIO, split_waits
 
 if TYPE_CHECKING:
@@ -84,6 +85,7 @@ def match_ranks(writer: StoreWriter, members: Sequence[Member], world: Sequence[
     del batches
     writer.insert("process_group", groups)
     clocks = fit_clocks(pl.concat([clock_samples(found) for found, _ in matched], how="diagonal_relaxed"), who.clocks)
+    clocks = tie_clocks(clocks, pl.concat([message_delays(found) for found, _ in matched]), who.clocks)
     writer.insert("clock", clocks.table)
     alone = groups.filter(pl.col("size") == 1).get_column("group_id").to_list()
     rows = [_split(writer, *matched.pop(0), clocks, who, alone) for _ in range(len(matched))]
