@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import math
+import re
 
 US = 1_000
 MS = 1_000_000
 S = 1_000_000_000
 GB = 1_000_000_000
 _PREFIXED = ("bit/s", "Hz")
+
+
+_UNIT = re.compile(r"(?<=\d) (?=(?:%|x|[num]?s|[kMGT]?B(?:/s)?|GPU-hours)(?:\W|$))")
+
+
+def glue_units(text: str, glue: str) -> str:
+    """The text with the blank between a number and its unit replaced, so that no line breaks there."""
+    return _UNIT.sub(glue, text)
 
 
 def format_ns(value: float | None) -> str:

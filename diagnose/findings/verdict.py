@@ -43,7 +43,30 @@ class Verdict(NamedTuple):
 
 
 def judge(facts: Facts, job: JobSummary | None, findings: Sequence[Finding]) -> Verdict:
-    """One bottleneck: the dearest finding that explains lost time, the network where transfer blocks, else compute."""
+    """One bottleneck: the dearest finding that explains lost time, the network where transfer blocks, else compute.
+
+    A job that stopped says so first.
+    """
+    verdict = _judge(facts, job, findings)
+    stop = next((item for item in findings if item.severity == "critical" and item.cause == "hang"), None)
+    if stop is None or job is None:
+        return verdict
+    before = f"{verdict.text[0].lower()}{verdict.text[1:]}"
+    return verdict._replace(
+        text=f"The job stopped: {stop.title[0].lower()}{stop.title[1:]}{_whom(stop)}. Until then: {before}"
+    )
+
+
+def _whom(stop: Finding) -> str:
+    """The accused ranks or hosts in brackets, where they are few enough to name."""
+    if not 0 < len(stop.ranks or stop.hosts) <= _HOSTS_NAMED:
+        return ""
+    ranks = f"rank{'s' if len(stop.ranks) > 1 else ''} {', '.join(map(str, stop.ranks))}" if stop.ranks else ""
+    hosts = f"on {', '.join(stop.hosts)}" if 0 < len(stop.hosts) <= _HOSTS_NAMED else ""
+    return f" ({' '.join(part for part in (ranks, hosts) if part)})"
+
+
+def _judge(facts: Facts, job: JobSummary | None, findings: Sequence[Finding]) -> Verdict:
     bound, why = network_bound(facts, job, findings)
     if job is None:
         return _without_steps(findings, bound, why)
@@ -60,7 +83,7 @@ def judge(facts: Facts, job: JobSummary | None, findings: Sequence[Finding]) -> 
         return Verdict(
             _kind(dearest),
             bound,
-            f"{_sentence(dearest, cost, step)} {_not_network(bound, why)}",
+            f"{_sentence(dearest, cost, step, job.steps_used)} {_not_network(bound, why)}",
             _sure(job, dearest.confidence),
             why,
         )
@@ -195,9 +218,14 @@ def _kind(finding: Finding) -> str:
     return kind
 
 
-def _sentence(finding: Finding, cost: int, step: int) -> str:
-    title = finding.title
-    return f"{title}: {format_ns(cost)} of a {format_ns(step)} step ({format_ratio(cost / step)})."
+def _sentence(finding: Finding, cost: int, step: int, steps: int) -> str:
+    """What it costs: of a step, or on average where it strikes a few steps."""
+    if finding.persistence != "transient" and cost <= step:
+        return f"{finding.title}: {format_ns(cost)} of a {format_ns(step)} step ({format_ratio(cost / step)})."
+    share = f" ({format_ratio(finding.impact.step_ratio)})" if finding.impact.step_ratio is not None else ""
+    struck = len(finding.steps) if finding.steps != "all" else 0
+    where = f", in {struck} of {steps} steps" if 0 < struck < steps else ""
+    return f"{finding.title}: {format_ns(cost)} a step on average{share}{where}."
 
 
 def _network_text(facts: Facts, job: JobSummary, findings: Sequence[Finding], blocking: int, step: int) -> str:
