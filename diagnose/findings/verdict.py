@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from diagnose.analysis.training_log import reference_log
 from diagnose.units import format_ns, format_ratio
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def _whom(stop: Finding) -> str:
 def _judge(facts: Facts, job: JobSummary | None, findings: Sequence[Finding]) -> Verdict:
     bound, why = network_bound(facts, job, findings)
     if job is None:
-        return _without_steps(findings, bound, why)
+        return _without_steps(facts, findings, bound, why)
     blocking = (job.blocking_ns or 0) if bound else 0
     local = [finding for finding in findings if finding.severity != "info" and finding.cause in _LOCAL_CAUSES]
     dearest = max(local, key=lambda finding: finding.impact.ns_per_step or 0, default=None)
@@ -153,7 +154,8 @@ def _starved_host(facts: Facts, findings: Sequence[Finding]) -> str | None:
     return None if culprit is None else ", ".join(culprit.hosts) or f"rank {culprit.ranks[0]}"
 
 
-def _without_steps(findings: Sequence[Finding], bound: bool | None, why: str) -> Verdict:  # noqa: FBT001 - a value of the report
+def _without_steps(facts: Facts, findings: Sequence[Finding], bound: bool | None, why: str) -> Verdict:  # noqa: FBT001 - a value of the report
+    logged = _logged_step(facts)
     loud = [finding for finding in findings if finding.severity != "info"]
     if loud:
         first = loud[0]
@@ -161,16 +163,32 @@ def _without_steps(findings: Sequence[Finding], bound: bool | None, why: str) ->
         return Verdict(
             kind if first.cause in _NETWORK_CAUSES else "inconclusive",
             bound,
-            f"No step time was measured, but {first.title[0].lower()}{first.title[1:]}. {first.message}",
+            f"{logged}. {first.title}. {first.message}"
+            if logged
+            else f"No step time was measured, but {first.title[0].lower()}{first.title[1:]}. {first.message}",
             0.5,
             why,
         )
     return Verdict(
         "inconclusive",
         bound,
-        "Inconclusive: no step time was measured, and nothing that was read looks wrong.",
+        f"Inconclusive: {logged[0].lower()}{logged[1:]}, and nothing that was read says where that time goes."
+        if logged
+        else "Inconclusive: no step time was measured, and nothing that was read looks wrong.",
         0.3,
         why,
+    )
+
+
+def _logged_step(facts: Facts) -> str:
+    """What the training log says of the steps, where it is all there is; else empty."""
+    log = reference_log(facts.tables)
+    lengths = log.get_column("step_time_ns").drop_nulls() if len(log) else None
+    if lengths is None or lengths.is_empty():
+        return ""
+    usual = float(lengths.median() or 0)  # type: ignore[arg-type]
+    return (
+        f"Without a trace only the training log tells of the steps, {format_ns(usual)} each (median of {len(lengths)})"
     )
 
 
