@@ -12,6 +12,9 @@ GB = 1_000_000_000
 _PREFIXED = ("bit/s", "Hz")
 
 
+_ROUNDED_UP = 0.9995
+"""From here on three digits round to the next unit."""
+
 _UNIT = re.compile(r"(?<=\d) (?=(?:%|x|[num]?s|[kMGT]?B(?:/s)?|GPU-hours)(?:\W|$))")
 
 
@@ -26,7 +29,7 @@ def format_ns(value: float | None) -> str:
         return "n/a"
     size = abs(value)
     for limit, scale, unit in ((S, S, "s"), (MS, MS, "ms"), (US, US, "us")):
-        if size >= limit:
+        if size >= _ROUNDED_UP * limit:  # 999.8 us print as 1.00 ms
             return f"{_three_digits(value / scale)} {unit}"
     return f"{value:.0f} ns"
 
@@ -36,7 +39,7 @@ def format_bytes(value: float | None) -> str:
     if value is None:
         return "n/a"
     for limit, unit in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
-        if abs(value) >= limit:
+        if abs(value) >= _ROUNDED_UP * limit:
             return f"{_three_digits(value / limit)} {unit}"
     return f"{value:.0f} B"
 
@@ -52,6 +55,11 @@ def format_ratio(value: float | None) -> str:
         return "n/a"
     percent = value * 100
     return f"{percent:.1f} %" if abs(percent) < 9.95 else f"{percent:.0f} %"
+
+
+def format_longer(ratio: float) -> str:
+    """How much longer something takes, before what it is compared with: ``30 % longer than``, ``12 times as long as``."""
+    return f"{format_ratio(ratio)} longer than" if ratio < 2 else f"{_three_digits(1 + ratio)} times as long as"
 
 
 def format_count(value: float | None) -> str:
