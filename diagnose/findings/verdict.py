@@ -165,7 +165,7 @@ def _without_steps(facts: Facts, findings: Sequence[Finding], bound: bool | None
             bound,
             f"{logged}. {first.title}. {first.message}"
             if logged
-            else f"No step time was measured, but {first.title[0].lower()}{first.title[1:]}. {first.message}",
+            else f"No step time was measured{':' if first.cause == 'data_quality' else ', but'} {first.title[0].lower()}{first.title[1:]}. {first.message}",
             0.5,
             why,
         )

@@ -136,7 +136,10 @@ def _step_time(page: _Page, document: Document) -> None:
         page.heading("Step time: unknown")
         page.block("No step was found in the inputs, so nothing is said about where time goes.", indent=2)
         return
-    page.heading(f"Step time {format_ns(step_time.median_ns)} (median)")
+    if step_time.median_ns is None:
+        page.heading(f"Whole trace {format_ns(sum(item.ns for item in parts))}, no complete step")
+    else:
+        page.heading(f"Step time {format_ns(step_time.median_ns)} (median)")
     if parts:
         page.line(_bar(parts, page.width - 4))
         _legend(page, parts)
