@@ -23,6 +23,12 @@ def glue_units(text: str, glue: str) -> str:
     return _UNIT.sub(glue, text)
 
 
+def inside(sentence: str) -> str:
+    """A sentence to go on with after a colon: its first letter small, except in abbreviations and names (TCP, RoCE, InfiniBand)."""
+    first = sentence.split(" ", 1)[0]
+    return sentence if first[1:] != first[1:].lower() else f"{sentence[:1].lower()}{sentence[1:]}"
+
+
 def format_ns(value: float | None) -> str:
     """A duration in the unit a person would choose: ``1.25 s``, ``12.3 ms``, ``7.6 us``, ``12 ns``."""
     if value is None:

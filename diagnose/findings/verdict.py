@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from diagnose.analysis.training_log import reference_log
-from diagnose.units import format_ns, format_ratio
+from diagnose.units import format_ns, format_ratio, inside
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,10 +52,8 @@ def judge(facts: Facts, job: JobSummary | None, findings: Sequence[Finding]) -> 
     stop = next((item for item in findings if item.severity == "critical" and item.cause == "hang"), None)
     if stop is None or job is None:
         return verdict
-    before = f"{verdict.text[0].lower()}{verdict.text[1:]}"
-    return verdict._replace(
-        text=f"The job stopped: {stop.title[0].lower()}{stop.title[1:]}{_whom(stop)}. Until then: {before}"
-    )
+    before = inside(verdict.text)
+    return verdict._replace(text=f"The job stopped: {inside(stop.title)}{_whom(stop)}. Until then: {before}")
 
 
 def _whom(stop: Finding) -> str:
@@ -97,7 +95,7 @@ def network_bound(facts: Facts, job: JobSummary | None, findings: Sequence[Findi
     if job is None:
         ended = next((item for item in findings if item.code in _ENDED_ALONE), None)
         if ended is not None:
-            return False, f"{ended.title[0].lower()}{ended.title[1:]}, and no step was limited by anything"
+            return False, f"{inside(ended.title)}, and no step was limited by anything"
         return None, "no step was split, so nothing says what communication costs"
     span = job.span_ns or 0
     blocking, bound = job.blocking_ns, job.blocking_max_ns
@@ -165,14 +163,14 @@ def _without_steps(facts: Facts, findings: Sequence[Finding], bound: bool | None
             bound,
             f"{logged}. {first.title}. {first.message}"
             if logged
-            else f"No step time was measured{':' if first.cause == 'data_quality' else ', but'} {first.title[0].lower()}{first.title[1:]}. {first.message}",
+            else f"No step time was measured{':' if first.cause == 'data_quality' else ', but'} {inside(first.title)}. {first.message}",
             0.5,
             why,
         )
     return Verdict(
         "inconclusive",
         bound,
-        f"Inconclusive: {logged[0].lower()}{logged[1:]}, and nothing that was read says where that time goes."
+        f"Inconclusive: {inside(logged)}, and nothing that was read says where that time goes."
         if logged
         else "Inconclusive: no step time was measured, and nothing that was read looks wrong.",
         0.3,
@@ -263,7 +261,7 @@ def _network_text(facts: Facts, job: JobSummary, findings: Sequence[Finding], bl
         if 0 < len(detail.hosts) <= _HOSTS_NAMED and detail.hosts[0] not in detail.title
         else ""
     )
-    return f"{text}: {detail.title[0].lower()}{detail.title[1:]}{where}.{gains}"
+    return f"{text}: {inside(detail.title)}{where}.{gains}"
 
 
 def _wire_gains(facts: Facts) -> str:

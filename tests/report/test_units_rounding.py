@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from diagnose.units import format_bytes, format_longer, format_ns
+from diagnose.units import format_bytes, format_longer, format_ns, inside
 
 
 @pytest.mark.parametrize(
@@ -31,3 +31,16 @@ def test_bytes_likewise() -> None:
 )
 def test_what_takes_many_times_as_long_is_no_percentage(ratio: float, text: str) -> None:
     assert format_longer(ratio) == text
+
+
+@pytest.mark.parametrize(
+    ("sentence", "text"),
+    [
+        ("A rank was killed", "a rank was killed"),
+        ("TCP retransmissions", "TCP retransmissions"),
+        ("InfiniBand is off", "InfiniBand is off"),
+        ("", ""),
+    ],
+)
+def test_abbreviations_keep_their_capitals(sentence: str, text: str) -> None:
+    assert inside(sentence) == text
