@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 US = 1_000
 MS = 1_000_000
@@ -11,13 +12,30 @@ GB = 1_000_000_000
 _PREFIXED = ("bit/s", "Hz")
 
 
+_ROUNDED_UP = 0.9995
+"""From here on three digits round to the next unit."""
+
+_UNIT = re.compile(r"(?<=\d) (?=(?:%|x|[num]?s|[kMGT]?B(?:/s)?|GPU-hours)(?:\W|$))")
+
+
+def glue_units(text: str, glue: str) -> str:
+    """The text with the blank between a number and its unit replaced, so that no line breaks there."""
+    return _UNIT.sub(glue, text)
+
+
+def inside(sentence: str) -> str:
+    """A sentence to go on with after a colon: its first letter small, except in abbreviations and names (TCP, RoCE, InfiniBand)."""
+    first = sentence.split(" ", 1)[0]
+    return sentence if first[1:] != first[1:].lower() else f"{sentence[:1].lower()}{sentence[1:]}"
+
+
 def format_ns(value: float | None) -> str:
     """A duration in the unit a person would choose: ``1.25 s``, ``12.3 ms``, ``7.6 us``, ``12 ns``."""
     if value is None:
         return "n/a"
     size = abs(value)
     for limit, scale, unit in ((S, S, "s"), (MS, MS, "ms"), (US, US, "us")):
-        if size >= limit:
+        if size >= _ROUNDED_UP * limit:  # 999.8 us print as 1.00 ms
             return f"{_three_digits(value / scale)} {unit}"
     return f"{value:.0f} ns"
 
@@ -27,7 +45,7 @@ def format_bytes(value: float | None) -> str:
     if value is None:
         return "n/a"
     for limit, unit in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
-        if abs(value) >= limit:
+        if abs(value) >= _ROUNDED_UP * limit:
             return f"{_three_digits(value / limit)} {unit}"
     return f"{value:.0f} B"
 
@@ -43,6 +61,11 @@ def format_ratio(value: float | None) -> str:
         return "n/a"
     percent = value * 100
     return f"{percent:.1f} %" if abs(percent) < 9.95 else f"{percent:.0f} %"
+
+
+def format_longer(ratio: float) -> str:
+    """How much longer something takes, before what it is compared with: ``30 % longer than``, ``12 times as long as``."""
+    return f"{format_ratio(ratio)} longer than" if ratio < 2 else f"{_three_digits(1 + ratio)} times as long as"
 
 
 def format_count(value: float | None) -> str:

@@ -10,6 +10,10 @@ _CUT_RATIO = 0.5
 _OUTLIER_MADS = 5.0
 _OUTLIER_RATIO = 1.25
 _MIN_STEPS_FOR_OUTLIERS = 4
+_WARM_BY_STEP = 5
+"""Counted from where the profiler's schedule began; the first steps of a run are slow for reasons of their own."""
+
+_FEW = 0.5
 
 
 def label_steps(steps: pl.DataFrame, breakdown: pl.DataFrame, ranks: pl.DataFrame) -> pl.DataFrame:
@@ -48,7 +52,8 @@ def label_steps(steps: pl.DataFrame, breakdown: pl.DataFrame, ranks: pl.DataFram
     frame = frame.with_columns(label.alias("label"), why.alias("why"))
     slow = _slow_on_all(frame)
     checkpoint = _checkpoint_like(slow, breakdown)
-    labels = dict.fromkeys(_leading(slow), ("warm_up", "leads the run and is slow on all ranks"))
+    leading = [step for step in _leading(slow) if step not in _held_up(slow, breakdown)]
+    labels = dict.fromkeys(leading, ("warm_up", "leads the run and is slow on all ranks"))
     labels |= {
         step: ("checkpoint", "slow on all ranks, spent in copies or outside the training loop")
         for step in checkpoint
@@ -92,6 +97,24 @@ def _leading(slow: pl.DataFrame) -> list[int]:
             break
         steps.append(step)
     return steps if len(steps) < len(slow) else []
+
+
+def _held_up(slow: pl.DataFrame, breakdown: pl.DataFrame) -> set[int]:
+    """Slow steps well into the run in which a few ranks do the excess themselves and most others wait for them: profiling
+    began in the middle of it, and no label hides whose doing it is.
+    """
+    if slow.is_empty() or breakdown.is_empty():
+        return set()
+    parts = breakdown.with_columns(own=pl.col("span_ns") - pl.col("exposed_comm_ns")).with_columns(
+        (pl.col(name) - pl.col(name).median().over("rank")).alias(f"{name}_more") for name in ("own", "exposed_comm_ns")
+    )
+    half = 0.5 * (pl.col("span_ns") - pl.col("span_ns").median().over("rank"))
+    found = parts.with_columns(
+        doing=(pl.col("own_more") > half) & (half > 0), waiting=(pl.col("exposed_comm_ns_more") > half) & (half > 0)
+    )
+    found = found.group_by("step").agg(pl.col("doing").mean(), pl.col("waiting").mean())
+    chosen = found.filter((pl.col("doing") > 0) & (pl.col("doing") < _FEW) & (pl.col("waiting") > 0.5))
+    return set(chosen.filter(pl.col("step") >= _WARM_BY_STEP).get_column("step").to_list())
 
 
 def _checkpoint_like(slow: pl.DataFrame, breakdown: pl.DataFrame) -> list[int]:

@@ -30,7 +30,7 @@ class Evaluation(NamedTuple):
 
 
 def evaluate(tables: Tables, config: Config, rules: RuleBook | None = None) -> Evaluation:
-    """Run every check; findings ordered by severity class of their cost: lost time first, then severity, then code."""
+    """Run every check; findings ordered: what stopped the job, then lost time, then severity, then code."""
     job = summary_of(tables)
     world = tables.query("SELECT world_size FROM run").item()
     book = (rules or RuleBook(config.thresholds)).worded(accelerator(tables))
@@ -48,7 +48,7 @@ def evaluate(tables: Tables, config: Config, rules: RuleBook | None = None) -> E
 
 
 def _ordered(findings: list[Finding]) -> list[Finding]:
-    """Info last; among the others what costs most comes first, a finding without a price by its severity."""
+    """Info last, what stopped the job first; else what costs most, a finding without a price by its severity."""
     seen: set[str] = set()
     unique = []
     for finding in findings:
@@ -59,6 +59,7 @@ def _ordered(findings: list[Finding]) -> list[Finding]:
         unique,
         key=lambda item: (
             item.severity == "info",
+            item.severity != "critical" or item.cause != "hang",
             -(item.impact.ns_per_step or 0),
             _explained(item, unique),
             SEVERITIES.index(item.severity),

@@ -41,11 +41,15 @@ class Facts(NamedTuple):
     step_ns: int | None
     job: JobSummary | None = None
 
-    def impact(self, lost_ns_per_step: float | None) -> Impact:
-        """Lost time per step as time, share, and GPU-hours a day if the job ran all day at this rate."""
+    def impact(self, lost_ns_per_step: float | None, *, rare: bool = False) -> Impact:
+        """Lost time per step as time, share, and GPU-hours a day if the job ran all day at this rate.
+
+        What strikes a few steps is no part of the median step: its share is that of the mean one, never above 1.
+        """
         if lost_ns_per_step is None or not self.step_ns:
             return Impact()
-        ratio = lost_ns_per_step / self.step_ns
+        beside = rare or lost_ns_per_step > self.step_ns
+        ratio = lost_ns_per_step / (self.step_ns + (lost_ns_per_step if beside else 0))
         hours = ratio * HOURS_PER_DAY * self.world_size if self.world_size else None
         return Impact(round(lost_ns_per_step), round(ratio, 4), None if hours is None else round(hours, 2))
 

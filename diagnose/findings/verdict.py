@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from diagnose.units import format_ns, format_ratio
+from diagnose.analysis.training_log import reference_log
+from diagnose.units import format_ns, format_ratio, inside
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,10 +44,31 @@ class Verdict(NamedTuple):
 
 
 def judge(facts: Facts, job: JobSummary | None, findings: Sequence[Finding]) -> Verdict:
-    """One bottleneck: the dearest finding that explains lost time, the network where transfer blocks, else compute."""
+    """One bottleneck: the dearest finding that explains lost time, the network where transfer blocks, else compute.
+
+    A job that stopped says so first.
+    """
+    verdict = _judge(facts, job, findings)
+    stop = next((item for item in findings if item.severity == "critical" and item.cause == "hang"), None)
+    if stop is None or job is None:
+        return verdict
+    before = inside(verdict.text)
+    return verdict._replace(text=f"The job stopped: {inside(stop.title)}{_whom(stop)}. Until then: {before}")
+
+
+def _whom(stop: Finding) -> str:
+    """The accused ranks or hosts in brackets, where they are few enough to name."""
+    if not 0 < len(stop.ranks or stop.hosts) <= _HOSTS_NAMED:
+        return ""
+    ranks = f"rank{'s' if len(stop.ranks) > 1 else ''} {', '.join(map(str, stop.ranks))}" if stop.ranks else ""
+    hosts = f"on {', '.join(stop.hosts)}" if 0 < len(stop.hosts) <= _HOSTS_NAMED else ""
+    return f" ({' '.join(part for part in (ranks, hosts) if part)})"
+
+
+def _judge(facts: Facts, job: JobSummary | None, findings: Sequence[Finding]) -> Verdict:
     bound, why = network_bound(facts, job, findings)
     if job is None:
-        return _without_steps(findings, bound, why)
+        return _without_steps(facts, findings, bound, why)
     blocking = (job.blocking_ns or 0) if bound else 0
     local = [finding for finding in findings if finding.severity != "info" and finding.cause in _LOCAL_CAUSES]
     dearest = max(local, key=lambda finding: finding.impact.ns_per_step or 0, default=None)
@@ -60,7 +82,7 @@ def judge(facts: Facts, job: JobSummary | None, findings: Sequence[Finding]) -> 
         return Verdict(
             _kind(dearest),
             bound,
-            f"{_sentence(dearest, cost, step)} {_not_network(bound, why)}",
+            f"{_sentence(dearest, cost, step, job.steps_used)} {_not_network(bound, why)}",
             _sure(job, dearest.confidence),
             why,
         )
@@ -73,7 +95,7 @@ def network_bound(facts: Facts, job: JobSummary | None, findings: Sequence[Findi
     if job is None:
         ended = next((item for item in findings if item.code in _ENDED_ALONE), None)
         if ended is not None:
-            return False, f"{ended.title[0].lower()}{ended.title[1:]}, and no step was limited by anything"
+            return False, f"{inside(ended.title)}, and no step was limited by anything"
         return None, "no step was split, so nothing says what communication costs"
     span = job.span_ns or 0
     blocking, bound = job.blocking_ns, job.blocking_max_ns
@@ -130,7 +152,8 @@ def _starved_host(facts: Facts, findings: Sequence[Finding]) -> str | None:
     return None if culprit is None else ", ".join(culprit.hosts) or f"rank {culprit.ranks[0]}"
 
 
-def _without_steps(findings: Sequence[Finding], bound: bool | None, why: str) -> Verdict:  # noqa: FBT001 - a value of the report
+def _without_steps(facts: Facts, findings: Sequence[Finding], bound: bool | None, why: str) -> Verdict:  # noqa: FBT001 - a value of the report
+    logged = _logged_step(facts)
     loud = [finding for finding in findings if finding.severity != "info"]
     if loud:
         first = loud[0]
@@ -138,16 +161,32 @@ def _without_steps(findings: Sequence[Finding], bound: bool | None, why: str) ->
         return Verdict(
             kind if first.cause in _NETWORK_CAUSES else "inconclusive",
             bound,
-            f"No step time was measured, but {first.title[0].lower()}{first.title[1:]}. {first.message}",
+            f"{logged}. {first.title}. {first.message}"
+            if logged
+            else f"No step time was measured{':' if first.cause == 'data_quality' else ', but'} {inside(first.title)}. {first.message}",
             0.5,
             why,
         )
     return Verdict(
         "inconclusive",
         bound,
-        "Inconclusive: no step time was measured, and nothing that was read looks wrong.",
+        f"Inconclusive: {inside(logged)}, and nothing that was read says where that time goes."
+        if logged
+        else "Inconclusive: no step time was measured, and nothing that was read looks wrong.",
         0.3,
         why,
+    )
+
+
+def _logged_step(facts: Facts) -> str:
+    """What the training log says of the steps, where it is all there is; else empty."""
+    log = reference_log(facts.tables)
+    lengths = log.get_column("step_time_ns").drop_nulls() if len(log) else None
+    if lengths is None or lengths.is_empty():
+        return ""
+    usual = float(lengths.median() or 0)  # type: ignore[arg-type]
+    return (
+        f"Without a trace only the training log tells of the steps, {format_ns(usual)} each (median of {len(lengths)})"
     )
 
 
@@ -195,9 +234,14 @@ def _kind(finding: Finding) -> str:
     return kind
 
 
-def _sentence(finding: Finding, cost: int, step: int) -> str:
-    title = f"{finding.title}{_where(finding)}"
-    return f"{title}: {format_ns(cost)} of a {format_ns(step)} step ({format_ratio(cost / step)})."
+def _sentence(finding: Finding, cost: int, step: int, steps: int) -> str:
+    """What it costs: of a step, or on average where it strikes a few steps."""
+    if finding.persistence != "transient" and cost <= step:
+        return f"{finding.title}{_where(finding)}: {format_ns(cost)} of a {format_ns(step)} step ({format_ratio(cost / step)})."
+    share = f" ({format_ratio(finding.impact.step_ratio)})" if finding.impact.step_ratio is not None else ""
+    struck = len(finding.steps) if finding.steps != "all" else 0
+    where = f", in {struck} of {steps} steps" if 0 < struck < steps else ""
+    return f"{finding.title}{_where(finding)}: {format_ns(cost)} a step on average{share}{where}."
 
 
 def _network_text(facts: Facts, job: JobSummary, findings: Sequence[Finding], blocking: int, step: int) -> str:
@@ -212,7 +256,7 @@ def _network_text(facts: Facts, job: JobSummary, findings: Sequence[Finding], bl
     gains = _wire_gains(facts)
     if detail is None:
         return f"{text}.{gains}"
-    return f"{text}: {detail.title[0].lower()}{detail.title[1:]}{_where(detail)}.{gains}"
+    return f"{text}: {inside(detail.title)}{_where(detail)}.{gains}"
 
 
 def _where(finding: Finding) -> str:

@@ -253,7 +253,9 @@ def _judge_network(writer: StoreWriter, members: Sequence[Member], config: Confi
     references = tier_references(config, writer.query("SELECT * FROM bandwidth_reference"))
     writer.insert("network_tier", network_tiers(instances, references, len(hosts)))
     crossing = instances.filter(pl.col("tier").is_not_null() & (pl.col("tier") != "intra-node"))
-    suspects = pl.concat([find_suspects(instances, places, hosts), tail_suspects(crossing, places, hosts)])
+    suspects = find_suspects(instances, places, hosts)
+    if suspects.filter(pl.col("tier") != "intra-node").is_empty():  # who is slow all the time has the slow outliers too
+        suspects = pl.concat([suspects, tail_suspects(crossing, places, hosts)])
     if suspects.is_empty() and len(crossing) and crossing.get_column("group_id").n_unique() == 1:
         suspects = world_suspects(sorted({host for host in hosts.values() if host is not None}))
     writer.insert("network_suspect", suspects)

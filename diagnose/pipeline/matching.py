@@ -18,6 +18,7 @@ from diagnose.analysis.cross.exposed import UNMATCHED, Waited, call_exposure, di
 from diagnose.analysis.cross.groups import GroupConfig
 from diagnose.analysis.cross.instances import gather
 from diagnose.analysis.cross.match import match_calls
+from diagnose.analysis.cross.message_clocks import message_delays, tie_clocks
 from diagnose.analysis.cross.stretches import stretches_of
 from diagnose.analysis.cross.waits import MATCHED_RATIO, split_waits
 from diagnose.pipeline.call_batches import Who, call_batches, parts_of
@@ -75,7 +76,7 @@ def match_ranks(writer: StoreWriter, members: Sequence[Member], world: Sequence[
     who = Who(world, hosts, clocks_of, config)
     parts = list(parts_of(writer))
     found: list[Instances] = []
-    kept, samples, alone = [], [], []
+    kept, samples, delays, alone = [], [], [], []
     number = 0
     with tempfile.TemporaryDirectory(prefix=".diagnose-", dir=writer.temporary.parent) as scratch:
         groups, batches = call_batches(writer, parts, who, Path(scratch))
@@ -93,11 +94,13 @@ def match_ranks(writer: StoreWriter, members: Sequence[Member], world: Sequence[
             alone.append(one.calls.filter(pl.col("group_id").is_in(lone)).get_column("row").to_numpy())
             numbered = one.members.with_columns(pl.col("instance") + number)
             samples.append(clock_samples(numbered))
+            delays.append(message_delays(numbered))
             if not numbered.is_empty():
                 number = int(numbered.get_column("instance").max() or 0) + 1  # type: ignore[arg-type]
                 found.append(gather(numbered, one.calls))
     writer.insert("process_group", groups)
     clocks = fit_clocks(pl.concat(samples, how="diagonal_relaxed"), clocks_of)
+    clocks = tie_clocks(clocks, pl.concat(delays), clocks_of)
     writer.insert("clock", clocks.table)
     results = _Results.empty(parts[-1].until)
     sure = _sure([one.coverage for one in found])

@@ -66,7 +66,13 @@ def who_waits(document: Document, limit: int) -> Sheet:
         Column("makes others wait", number=True),
         Column("comes last in", number=True),
     )
-    return sheet("Who waits for whom", columns, rows, limit, "Time per step; share of matched collectives.")
+    return sheet(
+        "Who waits for whom",
+        columns,
+        rows,
+        limit,
+        "Time per step, the waiting of all others added up; share of matched collectives.",
+    )
 
 
 def tiers(document: Document, limit: int) -> Sheet:

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from diagnose.report import tables, view
 from diagnose.report.view import clean
-from diagnose.units import format_count, format_ns, format_ratio
+from diagnose.units import format_count, format_ns, format_ratio, glue_units
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -22,6 +22,9 @@ WIDEST = 100
 """Longer lines are hard to read, however wide the terminal."""
 FINDINGS, NOTES, EVIDENCE, ACTIONS, NOT_CHECKED, ROWS = 8, 5, 4, 3, 6, 5
 MORE = "(see --format json)"
+
+_GLUE = "\ue000"
+"""Stands for the blank before a unit while lines are broken; reports hold no private characters."""
 
 _SEVERITY_STYLE = {"critical": "bold red", "warning": "bold yellow", "info": "bold cyan"}
 _PART_STYLE = {
@@ -68,10 +71,10 @@ class _Page:
     def block(self, text: str, *, indent: int = 0, mark: str = "", style: str = "") -> None:
         """Wrapped text; ``mark`` stands before its first line."""
         lead = " " * indent + mark
-        lines = Text(text, style=style).wrap(self.console, self.width - len(lead))
+        lines = Text(glue_units(text, _GLUE)).wrap(self.console, self.width - len(lead))
         for number, line in enumerate(lines):
-            line.rstrip()
-            self.line(Text(lead if number == 0 else " " * len(lead)) + line)
+            whole = Text(line.plain.rstrip().replace(_GLUE, " "), style=style)
+            self.line(Text(lead if number == 0 else " " * len(lead)) + whole)
 
     def line(self, text: Text) -> None:
         """One line as it is."""
@@ -133,7 +136,10 @@ def _step_time(page: _Page, document: Document) -> None:
         page.heading("Step time: unknown")
         page.block("No step was found in the inputs, so nothing is said about where time goes.", indent=2)
         return
-    page.heading(f"Step time {format_ns(step_time.median_ns)} (median)")
+    if step_time.median_ns is None:
+        page.heading(f"Whole trace {format_ns(sum(item.ns for item in parts))}, no complete step")
+    else:
+        page.heading(f"Step time {format_ns(step_time.median_ns)} (median)")
     if parts:
         page.line(_bar(parts, page.width - 4))
         _legend(page, parts)

@@ -79,6 +79,14 @@ def test_one_pause_of_several_steps_length_is_found():
     assert np.flatnonzero(judged.transient).tolist() == [2]
 
 
+def test_ranks_that_all_differ_all_the_time_are_not_called_transient():
+    given = work(4, 8)
+    for rank, factor in enumerate((1.5, 2.2, 1.0, 1.75)):
+        slowed(given, rank, factor)
+
+    assert not judge_work(given).transient.any()
+
+
 def test_noise_that_hides_the_effect_is_stated():
     assert judge_work(work(8, 5, noise=0.2)).detectable > 0.2
     assert judge_work(work(64, 20)).detectable < 0.06

@@ -44,6 +44,22 @@ def test_the_split(tmp_path: Path) -> None:
     assert (call["collective"], call["msg_bytes"], call["exposed_ns"]) == ("all_reduce", 4000, 150_000)
 
 
+@pytest.mark.parametrize(("transfer_us", "compute_us"), [(390, 10), (391, 10), (100, 390)])
+def test_an_operator_that_stays_open_until_its_transfer_ends_waits(
+    tmp_path: Path, transfer_us: int, compute_us: int
+) -> None:
+    """FSDP hands gradients on inside an autograd function, which blocks; a span may be closed after the wait."""
+    events = [
+        step(1, 0, 10_000),
+        operator(1000, 4000, name="RegisterPostBackwardFunctionBackward"),
+        operator(1050, 50, name="c10d::_reduce_scatter_base_"),
+        {**annotation(1100, 10 * transfer_us, "gloo:all_reduce"), "tid": 77, "args": {"Input Dims": [[1000]]}},
+    ]
+    row = reduced(tmp_path, events).frames["breakdown"].row(by_predicate=pl.col("step") == 1, named=True)
+    assert row["compute_ns"] == pytest.approx(10_000 * compute_us, abs=60_000)
+    assert row["exposed_comm_ns"] == pytest.approx(0 if transfer_us == 100 else 10_000 * transfer_us, abs=20_000)
+
+
 @pytest.mark.parametrize("layout", ["kineto", "dump", "name-first"])
 def test_the_same_operator_on_other_shapes_is_other_work(tmp_path: Path, layout: str) -> None:
     shapes = [[[128, 64]], [[128, 64]], [[256, 64]], None]

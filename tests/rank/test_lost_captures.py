@@ -183,6 +183,35 @@ def test_warm_up_steps_lead_and_are_slow(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("first", "doing", "label"), [(36, 1, "normal"), (0, 1, "warm_up"), (36, 4, "warm_up"), (36, 0, "warm_up")]
+)
+def test_a_rank_that_holds_up_the_first_profiled_step_is_no_warm_up(first: int, doing: int, label: str) -> None:
+    """Of four ranks this many spend the excess of the first step themselves; the others wait for them in collectives."""
+    steps, splits = [], []
+    for rank in range(4):
+        for number in range(6):
+            span = 500 if number == 0 else 200
+            comm = span - 190 if rank >= doing else 10
+            at = 1000 * number
+            steps.append({"rank": rank, "step": first + number, "label": "normal", "why": None, "start_ns": at, "step_ns": span,
+                          "host_start_ns": at, "host_end_ns": at + span})  # fmt: skip
+            splits.append(
+                {
+                    "rank": rank,
+                    "step": first + number,
+                    "span_ns": span,
+                    "exposed_comm_ns": comm,
+                    "exposed_memcpy_ns": 0,
+                    "idle_ns": 0,
+                }
+            )
+    table = pl.DataFrame(steps, schema_overrides={"why": pl.String})
+    ranks = pl.DataFrame({"rank": [0], "lost_capture": [None]}, schema={"rank": pl.Int32, "lost_capture": pl.String})
+    found = label_steps(table, pl.DataFrame(splits), ranks)
+    assert set(found.filter(pl.col("step") == first).get_column("label")) == {label}
+
+
 def test_a_slow_step_in_the_middle_is_no_warm_up(tmp_path: Path) -> None:
     assert labelled(tmp_path, [1000, 1000, 1010, 5000, 1000, 990, 1000]) == ["normal"] * 7
 

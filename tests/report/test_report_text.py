@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import re
 
 import pytest
 import report_documents as documents
@@ -23,6 +24,12 @@ def test_an_inconclusive_verdict_claims_no_confidence() -> None:
     assert text.startswith("The data cannot say why the run was slow: there is no trace.\nBottleneck: inconclusive.")
     assert "Step time: unknown" in text
     assert "torch.profiler.profile" in text
+
+
+@pytest.mark.parametrize("width", range(60, 101, 5))
+def test_no_number_is_parted_from_its_unit(any_document: Document, width: int) -> None:
+    lines = render(any_document, "text", width=width).splitlines()
+    assert [line for line in lines if re.match(r" *(%|[mun]s|[kMGT]B(/s)?)([ ),.;]|$)", line)] == []
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 120])

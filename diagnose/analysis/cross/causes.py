@@ -32,6 +32,9 @@ _MATRIX_CALM = 0.4
 _BROAD = 0.75
 """A host that is slow slows every operator, short ones most; a device that is slow, only those it runs."""
 
+_NOISES = 2.0
+"""A breadth that ordinary ranks reach by chance says nothing of a host."""
+
 _RESHAPED = 0.2
 """Share of compute on shapes its peers do not have. Backward operators record no shapes, so that all of a pass with
 other shapes shows a third of the time in them."""
@@ -53,6 +56,9 @@ class Facts(NamedTuple):
     transient: bool
     at_stops: bool = False
     """Its slow steps are those at which the training log shows regular stops."""
+
+    breadth_noise: float = 0.0
+    """How far the breadth of ordinary ranks is from none: few steps hold little time in short operators."""
 
     received_ratio: float = 0.0
     """Bytes received in all-to-all over the mean of all ranks, minus 1."""
@@ -172,7 +178,8 @@ def _work_cause(facts: Facts) -> str:
     if more > slower or speed["unshared_ratio"] >= _RESHAPED:
         return "workload_imbalance"
     if not facts.has_device:
-        return "host_slow" if speed["breadth_ratio"] >= _BROAD * slower else "gpu_slow"
+        broad = speed["breadth_ratio"] - _NOISES * facts.breadth_noise
+        return "host_slow" if broad >= _BROAD * slower else "gpu_slow"
     if speed["memory_ratio"] > _SPEED and speed["matrix_ratio"] < _MATRIX_CALM * speed["memory_ratio"]:
         return "gpu_memory_slow"
     return "gpu_slow"

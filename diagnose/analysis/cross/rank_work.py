@@ -78,6 +78,9 @@ def rank_work(
     usual = max(set(ordinary), key=ordinary.count) if ordinary else None
     routed = _routed(work, received)
     known_excess = {name: np.nan_to_num(values) for name, values in excess.items()}
+    noise = _breadth_noise(
+        [speed.get(rank, {}) for rank in work.ranks[~judged.persistent & ~judged.transient].tolist()]
+    )
     rows = []
     for place, rank in enumerate(work.ranks.tolist()):
         flagged = bool(judged.persistent[place] or judged.transient[place])
@@ -86,7 +89,7 @@ def rank_work(
         total = float(burst[place] if judged.transient[place] else own[place] - reference[place])
         hit = work.steps[judged.slow[place]].tolist()
         facts = Facts(
-            total, part, measured, names[place], usual, has_device, bool(judged.transient[place]), bool(hit) and set(hit) <= stops,
+            total, part, measured, names[place], usual, has_device, bool(judged.transient[place]), bool(hit) and set(hit) <= stops, noise,
             float(np.nan_to_num(np.nanmean(routed[place][judged.slow[place]] if hit else routed[place]))) if flagged and routed is not None else 0.0,
         )  # fmt: skip
         rows.append(
@@ -109,6 +112,12 @@ def _host_share(parts: pl.DataFrame) -> float:
     host = pl.col("idle_host_ns").fill_null(0) + pl.col("late_comm_ns").fill_null(0)
     share = parts.filter(pl.col("local_work_ns") > 0).select((host / pl.col("local_work_ns")).median()).item()
     return min(float(share or 0.0), 1.0)
+
+
+def _breadth_noise(ordinary: list[dict[str, float | None]]) -> float:
+    """Standard deviation of the breadth around none, from the median; 0 where too few ranks show it."""
+    known = [abs(value) for row in ordinary if (value := row.get("breadth_ratio")) is not None]
+    return 1.4826 * float(np.median(known)) if len(known) > 1 else 0.0
 
 
 def _routed(work: Work, received: pl.DataFrame | None) -> NDArray[np.float64] | None:

@@ -41,6 +41,8 @@ _PAUSE_RATIO = 0.15
 """Healthy ranks pause in 2 % of their steps, for 15 % of a step on average and with an exponential tail."""
 
 _PAUSE_SURPRISE = 0.01
+_FEW_STEPS = 3
+"""So few steps may all lie within one pause."""
 
 
 class Work(NamedTuple):
@@ -202,6 +204,8 @@ def _bursts(
     longest = np.expm1(np.where(np.isnan(excess), -np.inf, excess).max(axis=1))
     large = np.isfinite(excess).sum() * _BURST_CHANCE * np.exp(-longest / _PAUSE_RATIO) < _PAUSE_SURPRISE
     transient = (discoveries(chance, level) | large) & ~persistent & (count > 0)
+    # Slow in each of several steps is no burst: ranks that differ all the time by what nobody knows are not judged.
+    transient &= (count < np.isfinite(excess).sum(axis=1)) | (steps < _FEW_STEPS)
     slow[~transient] = False
     return slow, transient
 

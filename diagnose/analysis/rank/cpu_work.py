@@ -17,7 +17,7 @@ from diagnose.comm_names import comm_span
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from diagnose.store.rank_trace import RankTrace
+    from diagnose.store.rank_trace import Calls, RankTrace
 
 _LIBRARY_SPAN = re.compile(r"^(?:gloo|mpi|ucc|hccl|xccl):")
 _RECEIVE = re.compile(r"^c10d::recv", re.IGNORECASE)
@@ -26,7 +26,8 @@ _WIDE_RANGE = re.compile(
     r"^ProfilerStep#|^enumerate\(DataLoader\)|DataParallel|^FSDP|^Optimizer|^nccl:|^gloo:|^c10d", re.IGNORECASE
 )
 _BLOCKING_NS = 1_000_000
-"""A host that does nothing for a millisecond right after posting a receive is waiting for it."""
+"""A host that does nothing for a millisecond right after posting a receive is waiting for it; one that goes on less than
+a millisecond after a transfer ended was waiting for that."""
 
 
 class CpuSpan(NamedTuple):
@@ -58,12 +59,38 @@ def cpu_work(trace: RankTrace) -> CpuWork:
     operators = trace.operators
     comm_operator = is_comm[operators.name]
     loader = loader_spans(trace)
-    compute = merge(operators.start_ns[~comm_operator], operators.end_ns[~comm_operator])
+    spans = _library_spans(trace)
+    compute = _without_waits(operators, comm_operator, spans)
     compute = subtract(
         subtract(compute, merge(operators.start_ns[comm_operator], operators.end_ns[comm_operator])), loader
     )
     compute = _with_parents(trace, compute, loader)
-    return CpuWork(compute, _with_receives(trace, _library_spans(trace), compute), loader)
+    return CpuWork(compute, _with_receives(trace, spans, compute), loader)
+
+
+def _without_waits(operators: Calls, comm_operator: NDArray[np.bool_], spans: CpuSpan) -> Merged:
+    """Operators that compute. One that posts communication and stays open waits for it where nothing inside it runs until
+    a transfer ends: autograd functions that gather parameters or hand on gradients do so for most of their time.
+    """
+    holder = np.zeros(len(operators.start_ns), bool)
+    for thread in np.unique(operators.thread[comm_operator]):
+        mine = np.flatnonzero(operators.thread == thread)
+        posts = np.sort(operators.start_ns[mine[comm_operator[mine]]])
+        inside = np.searchsorted(posts, operators.end_ns[mine]) - np.searchsorted(posts, operators.start_ns[mine])
+        holder[mine] = inside > 0
+    holder &= ~comm_operator
+    running = merge(operators.start_ns[~holder], operators.end_ns[~holder])
+    still = subtract(merge(operators.start_ns[holder], operators.end_ns[holder]), running)
+    ends = np.sort(spans.end_ns)
+    last = np.searchsorted(ends, still.end_ns + _BLOCKING_NS, side="right") - 1  # a span may be closed after the wait
+    freed = np.where(last >= 0, ends[np.maximum(last, 0)], -1) if len(ends) else np.full(len(still.end_ns), -1)
+    waits = (freed > still.start_ns) & (still.end_ns - freed < _BLOCKING_NS)
+    waits &= still.end_ns - still.start_ns >= _BLOCKING_NS
+    compute = ~comm_operator & ~holder
+    return merge(
+        np.concatenate((operators.start_ns[compute], still.start_ns[~waits])),
+        np.concatenate((operators.end_ns[compute], still.end_ns[~waits])),
+    )
 
 
 def _library_spans(trace: RankTrace) -> CpuSpan:

@@ -18,6 +18,7 @@ BUILTIN: tuple[str, ...] = (
     "comm_settings",
     "comm_errors",
     "comm_bench",
+    "late_ranks",
     "hang",
     "node_metrics",
 )

@@ -30,6 +30,8 @@ _LIBRARY_CAUSES = frozenset(
     {"cuda_error", "cuda_oom", "nvls_bind_failed", "duplicate_gpu", "shm_full", "ib_retry_exceeded"}
 )
 _CERTAIN = 0.6
+_OPENS = frozenset({"mismatch", "silent", "stuck", "crashed_at_start"})
+"""Kinds whose message begins with the detail."""
 
 
 def check(facts: Facts) -> Iterable[Finding | NotChecked]:
@@ -70,13 +72,21 @@ def _finding(facts: Facts, verdict: Stop) -> Finding:
         named += f" on {names(sorted(hosts))}"
     return facts.rules[_RULES[verdict.kind]].finding(
         "critical" if verdict.confidence >= _CERTAIN or verdict.kind in {"silent", "stuck"} else "warning",
-        fields={"ranks": named, "detail": verdict.detail, "victims": f"{victims}{where}".strip()},
+        fields={
+            "ranks": named,
+            "detail": _sentence(verdict.detail) if verdict.kind in _OPENS else verdict.detail,
+            "victims": f"{victims}{where}".strip(),
+        },
         ranks=verdict.culprits,
         hosts=hosts,
         devices=[],
         confidence=verdict.confidence,
         evidence=[Evidence(clue.text, source=clue.source) for clue in verdict.clues],
     )
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}"
 
 
 def _hosts(facts: Facts, ranks: Iterable[int]) -> set[str]:

@@ -27,7 +27,7 @@ def check(facts: Facts) -> Iterator[Finding]:
         if severity is not None:
             yield rule.finding(
                 severity, fields={"count": len(stops.steps), "excess": stops.lost_ns / len(stops.steps), "where": f"every {stops.every} steps of the training log"},
-                steps=stops.steps, persistence="transient", impact=facts.impact(lost), confidence=0.7,
+                steps=stops.steps, persistence="transient", impact=facts.impact(lost, rare=True), confidence=0.7,
                 evidence=[Evidence(f"slow steps in {stops.logged_steps} logged ones: {', '.join(map(str, stops.steps[:6]))}", stops.lost_ns, "ns", "training_log")],
             )  # fmt: skip
     labelled = facts.tables.query(

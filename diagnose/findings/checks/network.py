@@ -50,7 +50,8 @@ def check(facts: Facts) -> Iterator[Finding | NotChecked]:
     mean = blocking_mean(job)
     known = list(known_causes(facts, tiers, Blocking(blocking, mean, span)))
     yield from (item for item in known if item is not None)
-    rest = max(blocking - sum(item.impact.ns_per_step or 0 for item in known), 0.0)
+    explained = sum(item.impact.ns_per_step or 0 for item in known)
+    rest = max(blocking - explained, 0.0)
     hidden = (
         facts.tables.query("SELECT host FROM network_suspect WHERE score = 0 ORDER BY host")
         .get_column("host")
@@ -61,7 +62,7 @@ def check(facts: Facts) -> Iterator[Finding | NotChecked]:
         # Classes that are small each and too much together: the dearest speaks for all.
         judged = rest if place == 0 and not known else rest * weight
         if code == "NET-TAIL":  # rare slow transfers move the mean step, not the median one
-            judged = max(judged, mean * weight)
+            judged = max(judged, (mean - explained) * weight)
         finding = _class_finding(facts, code, rows, rest * weight, judged / span, hidden)
         if finding is not None:
             yield finding

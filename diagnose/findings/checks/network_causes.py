@@ -8,6 +8,7 @@ import polars as pl
 
 from diagnose.analysis.cross.exposed import blocking_comm
 from diagnose.model import Evidence
+from diagnose.units import format_longer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -78,7 +79,7 @@ def _slow(facts: Facts, code: str, suspects: pl.DataFrame, blocking: float, shar
     near = suspects.filter(pl.col("ambiguous")) if top["ambiguous"] else suspects.head(1)
     names, hosts = near.get_column("name").to_list(), near.get_column("host").drop_nulls().unique().sort().to_list()
     yield rule.finding(
-        severity, fields={"who": _who(top), "slowdown": slowdown, "ambiguity": _ambiguity(names), "share": share},
+        severity, fields={"who": _who(top), "slowdown": format_longer(slowdown), "ambiguity": _ambiguity(names), "share": share},
         hosts=hosts if len(hosts) <= _NAMED_HOSTS else [], ranks=top["ranks"] if len(names) == 1 else [], impact=facts.impact(lost),
         persistence="persistent", confidence=0.9 if len(names) == 1 else 0.6, evidence=_scores(near, "score against comparable groups"),
     )  # fmt: skip

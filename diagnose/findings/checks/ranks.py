@@ -179,7 +179,7 @@ def _finding(facts: Facts, slow: Slow, span: int) -> Finding | None:
     ranks = [] if slow.persistence == "rotating" else rows.get_column("rank").to_list()
     return rule.finding(
         severity, fields=fields, ranks=ranks, hosts=slow.hosts, devices=_devices(slow), steps=steps if slow.persistence != "persistent" else "all",
-        persistence=slow.persistence, impact=facts.impact(cost), confidence=_confidence(rows, slow), evidence=_evidence(facts, slow, excess),
+        persistence=slow.persistence, impact=facts.impact(cost, rare=slow.persistence == "transient"), confidence=_confidence(rows, slow), evidence=_evidence(facts, slow, excess),
         title=_title(rule.title, slow),
     )  # fmt: skip
 
