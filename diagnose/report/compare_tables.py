@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from diagnose.analysis.compare.attribute import WORDS
+from diagnose.analysis.compare.outcome import signed
 from diagnose.findings.compare import collective_name
 from diagnose.report.sheet import Column, Sheet, sheet
 from diagnose.report.view import clean, shorten
@@ -24,8 +25,6 @@ _NUMBERS = (
 )
 _CERTAIN = Column("chance", number=True, wide=True)
 _VERDICT = Column("")
-_NOTHING_RATIO = 0.0005
-"""Printed with one decimal it is zero, which has no sign."""
 KIND = {"regression": "SLOWER", "improvement": "FASTER", "equivalent": "NO CHANGE", "inconclusive": "NO CHANGE SHOWN"}
 
 
@@ -131,6 +130,4 @@ def _signed(value: float | None) -> str:
 
 
 def _signed_ratio(value: float | None) -> str:
-    if value is not None and abs(value) < _NOTHING_RATIO:
-        return format_ratio(0.0)
-    return format_ratio(value) if value is None or value <= 0 else f"+{format_ratio(value)}"
+    return format_ratio(value) if value is None else signed(value)

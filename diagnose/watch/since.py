@@ -79,7 +79,8 @@ def compare_with_history(
         head = f"{size} {'slower' if outcome.change == 'regression' else 'faster'} than {sides}"
         text = _line(f"{head}: {format_ns(outcome.base_ns)} became {format_ns(outcome.new_ns)} per step", where, words)
         return Since(outcome.change, text, outcome, comparison, findings, tuple(level), last)
-    step = f"step {format_ns(facts.step_ns)}, {signed(outcome.effect_ratio)}"
+    against = f" against {len(level)} runs" if len(level) > 1 else ""
+    step = f"step {format_ns(facts.step_ns)}, {signed(outcome.effect_ratio)}{against}"
     same = "Nothing changed" if outcome.change == "equivalent" else "Nothing changed beyond chance"
     head = "Step time as before" if words else f"{same} since {last.name}"
     return Since(outcome.change, _line(f"{head} ({step})", words), outcome, None, findings, tuple(level), last)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from diagnose.analysis.compare.outcome import signed
 from diagnose.analysis.compare.stats import PRIOR_SD, Sample, difference, holm, median_error
 
 
@@ -57,6 +58,13 @@ def test_equivalence_needs_the_whole_interval_within_the_margin() -> None:
     assert near.within(math.log1p(0.02))
     assert not difference(sample([0.0]), sample([0.0])).within(math.log1p(0.02))
     assert difference(sample([0.0]), sample([0.0])).within(math.log1p(0.04))
+
+
+@pytest.mark.parametrize(
+    ("ratio", "text"), [(0.012, "+1.2 %"), (-0.2, "-20 %"), (0.0, "0.0 %"), (-0.0004, "0.0 %"), (0.0004, "0.0 %")]
+)
+def test_a_change_has_a_sign_unless_it_is_printed_as_zero(ratio: float, text: str) -> None:
+    assert signed(ratio) == text
 
 
 def test_a_side_without_runs_gives_nothing() -> None:

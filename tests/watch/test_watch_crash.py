@@ -41,7 +41,9 @@ POINTS = [
 def watch(room: Room, address: str, *before: object) -> subprocess.CompletedProcess[str]:
     arguments = [room.inbox, "--out", room.out, "--once", "--settle", "0", "--jobs", "1", "--notify", "--lease", "1"]
     command = [sys.executable, *map(str, before), *map(str, arguments)]
-    return subprocess.run(command, env=os.environ | {VARIABLE: address}, capture_output=True, text=True, check=False)
+    return subprocess.run(
+        command, env=os.environ | {VARIABLE: address}, capture_output=True, text=True, check=False, timeout=300
+    )
 
 
 @pytest.mark.parametrize(("when", "module", "function", "count"), POINTS)

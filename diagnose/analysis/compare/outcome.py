@@ -65,8 +65,10 @@ def bound(effect: Effect) -> float:
 
 
 def signed(ratio: float) -> str:
-    """A change in percent with its sign."""
-    return f"{'+' if ratio >= 0 else '-'}{format_ratio(abs(ratio))}"
+    """A change in percent with its sign, which what is printed as zero does not have."""
+    size = format_ratio(abs(ratio))
+    sign = "" if size == format_ratio(0.0) else "+" if ratio > 0 else "-"
+    return f"{sign}{size}"
 
 
 def _detail(context: Context, effect: Effect) -> str:
