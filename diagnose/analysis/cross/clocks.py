@@ -98,14 +98,16 @@ def aligned_ranks(
     start_ns: NDArray[np.int64], rank: NDArray[np.int32], hosts: Mapping[int, str], clocks: Clocks
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Times on the common clock, and how sure the clock of each is (residual)."""
-    most = int(rank.max(initial=0)) + 1
-    offset, drift, residual = np.zeros(most), np.zeros(most), np.zeros(most, np.int64)
-    for one in np.unique(rank).tolist():
-        name = hosts.get(one, "")
+    first = int(rank.min(initial=0))  # traces of unknown rank have negative ones
+    place = rank - first
+    size = int(place.max(initial=0)) + 1
+    offset, drift, residual = np.zeros(size), np.zeros(size), np.zeros(size, np.int64)
+    for one in np.unique(place).tolist():
+        name = hosts.get(one + first, "")
         offset[one], drift[one] = clocks.offset.get(name, (0.0, 0.0))
         residual[one] = clocks.residual_ns.get(name, 0)
-    shift = offset[rank] + drift[rank] * (start_ns - clocks.origin_ns)
-    return start_ns - np.rint(shift).astype(np.int64), residual[rank]
+    shift = offset[place] + drift[place] * (start_ns - clocks.origin_ns)
+    return start_ns - np.rint(shift).astype(np.int64), residual[place]
 
 
 def clock_samples(members: pl.DataFrame) -> pl.DataFrame:
