@@ -36,9 +36,10 @@ class Metadata(NamedTuple):
     extra: bytes
 
 
-def says_no_device(header: bytes) -> bool:
-    """Whether the text before the events says that the process saw no accelerator."""
-    return _NO_DEVICES.search(header) is not None
+def may_lack_devices(header: bytes, *, is_list: bool) -> bool:
+    """Whether the text before the events says that the process saw no accelerator, or leaves that to the text after them."""
+    silent = not is_list and b'"deviceProperties"' not in header
+    return silent or _NO_DEVICES.search(header) is not None
 
 
 def parse_metadata(header: bytes, trailer: bytes, *, is_list: bool) -> Metadata:

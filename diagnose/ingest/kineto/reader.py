@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from diagnose.errors import SourceError
 from diagnose.ingest.kineto.chunks import TraceText
 from diagnose.ingest.kineto.decode import Decoder
-from diagnose.ingest.kineto.meta import Metadata, parse_metadata, says_no_device, trace_header
+from diagnose.ingest.kineto.meta import Metadata, may_lack_devices, parse_metadata, trace_header
 from diagnose.ingest.kineto.neighbours import place_uncategorised
 from diagnose.ingest.kineto.sanity import reference, sound_activities, sound_calls
 from diagnose.store.rank_trace import Calls, RankTrace
@@ -66,7 +66,7 @@ def _decode(text: TraceText) -> Decoder:
     decoder: Decoder | None = None
     for chunk in text.chunks():
         if decoder is None:
-            decoder = Decoder(is_list=text.is_list, shapes=says_no_device(text.header))
+            decoder = Decoder(is_list=text.is_list, shapes=may_lack_devices(text.header, is_list=text.is_list))
         decoder.add(chunk)
         if decoder.rest is not None:
             return decoder
