@@ -146,3 +146,23 @@ def test_bytes_of_an_all_gather_whose_trace_has_the_shard_only():
     _, waits = analysed(calls(*rows))
 
     assert waits.collective.get_column("msg_bytes").item() == 8000
+
+
+def test_many_small_groups_do_not_crowd_out_the_one_that_ties_all_hosts():
+    """Pairs of hosts share thousands of short calls, all of them only a few long ones."""
+    hosts, half, rng = 130, 65, np.random.default_rng(5)
+    offset = np.round(5e6 * rng.standard_normal(hosts)).astype(np.int64)
+    teams = [(place, [place, place + half], 100_000) for place in range(half) for _ in range(80)]
+    for step in range(8):
+        teams.insert(700 * step, (half, list(range(hosts)), 9_000_000))
+    rows = [
+        {"instance": number, "group_id": team, "rank": rank, "start_ns": number * 1_000_000 + int(offset[rank]), "dur_ns": length + int(rng.integers(0, 4_000)),
+         "collective": "all_reduce", "size": len(ranks)}
+        for number, (team, ranks, length) in enumerate(teams) for rank in ranks
+    ]  # fmt: skip
+
+    found = fit_clocks(pl.DataFrame(rows), {rank: f"host{rank:03d}" for rank in range(hosts)})
+
+    assert found.table.get_column("component").n_unique() == 1
+    error = found.table.sort("host").get_column("offset_ns").to_numpy() - (offset - offset[0])
+    assert np.abs(error).max() <= 50_000

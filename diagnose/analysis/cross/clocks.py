@@ -22,6 +22,9 @@ _MAX_INSTANCES = 4000
 _MAX_MEMBERS = 1_000_000
 """Members of the instances used; more make no clock surer and cost what they weigh."""
 
+_EACH_GROUP = 20
+"""Instances of every group before more of any, large groups first: many small groups alone tie few hosts together."""
+
 _ROUNDS = 12
 _HUBER = 1.5
 _MIN_DRIFT_SPAN_NS = 2_000_000_000
@@ -111,16 +114,21 @@ def aligned_ranks(
 
 
 def clock_samples(members: pl.DataFrame) -> pl.DataFrame:
-    """Complete synchronising instances, the shortest ones when there are many: small collectives end closest together."""
-    columns = ["instance", "rank", "start_ns", "dur_ns", "collective", "size"]
+    """Complete synchronising instances; when there are many, some of every group and then the shortest ones: small
+    collectives end closest together.
+    """
+    group = "group_id" if "group_id" in members.columns else "size"
+    columns = list(dict.fromkeys(("instance", "rank", "start_ns", "dur_ns", "collective", "size", group)))
     if members.is_empty():
         return members.select(columns).with_columns(pl.lit(0, pl.Int64).alias("shortest"))
     counts = members.filter(pl.col("collective").is_in(list(_SYNCHRONISING))).group_by("instance").agg(
-        pl.len().alias("seen"), pl.col("dur_ns").min().alias("shortest"), pl.col("size").first()
+        pl.len().alias("seen"), pl.col("dur_ns").min().alias("shortest"), pl.col("size").first(), pl.col(group).first().alias("team")
     )  # fmt: skip
+    tied = pl.int_range(pl.len()).over("team", order_by=["shortest", "instance"]) < _EACH_GROUP
     whole = (
         counts.filter((pl.col("seen") == pl.col("size")) & (pl.col("seen") > 1))
-        .sort("shortest", "instance")
+        .with_columns(pl.when(tied).then("size").alias("tied"))
+        .sort("tied", "shortest", "instance", descending=[True, False, False], nulls_last=True)
         .head(_MAX_INSTANCES)
         .filter(pl.col("seen").cum_sum() - pl.col("seen") < _MAX_MEMBERS)
     )
