@@ -22,7 +22,6 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "sample_traces"))
 from simulator.config import Model
 from simulator.ops import DTYPE_BYTES, Collective
 from simulator.programs import program
-from simulator.scenarios import SCENARIOS
 from simulator.simulation import elsewhere, simulate
 from simulator.truth import answer
 
@@ -99,7 +98,7 @@ def _true(run: Run) -> dict[str, Any]:
         ],
         "expected": key["expected"], "step_ns": run.timeline.median_step_ns(), "without_ns": run.without_fault_ns,
         "ranks": run.timeline.job.ranks, "missing": list(run.timeline.job.drop_ranks), "steps": run.timeline.job.steps,
-        "pipeline": run.timeline.job.pp > 1, "sockets": SCENARIOS[run.name].sockets,
+        "pipeline": run.timeline.job.pp > 1,
     }  # fmt: skip
 
 
