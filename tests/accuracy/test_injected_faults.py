@@ -83,8 +83,8 @@ def test_memory_that_slows_no_step_is_told_all_the_same():
     ]
 
 
-def test_compute_that_communication_slows_is_priced():
-    item = record(case("38 contention", SEED))
+def test_compute_that_communication_slows_is_priced(records):
+    (item,) = (one for one in records if one["group"] == "38 contention")
 
     found = [one for one in item["said"]["findings"] if one["code"] == "NET-CONTENTION"]
     assert [one["share"] for one in found] == [pytest.approx(fs.effect(item), rel=0.3)]
@@ -96,7 +96,7 @@ def test_the_report_has_every_class(records):
     assert all(f"| {item['group']} |" in text for item in records)
 
 
-@pytest.mark.parametrize("group", ["4 slow GPU", "12 loader of one rank", "16 slow NIC", "24 bubble"])
+@pytest.mark.parametrize("group", ["4 slow GPU", "12 loader of one rank", "16 slow NIC"])
 def test_trace_files_give_the_same_answer(group, tmp_path):
     chosen = case(next(name for name in groups() if name == group), SEED)
     made = simulated(chosen)
@@ -121,8 +121,10 @@ def test_trace_files_give_the_same_answer(group, tmp_path):
     assert said[0] == said[1]
 
 
-def test_scored_runs_know_what_is_true():
-    item = record(case("4 slow GPU", SEED))
+def test_scored_runs_know_what_is_true(records):
+    items = [one for one in records if one["group"] in ("10 onset", "34 mixed GPUs", "35 waiting, not network")]
 
-    assert item["true"]["faults"][0]["cause"] == "gpu_slow"
-    assert item["true"]["mean_ns"] > item["true"]["mean_without_ns"]
+    assert items
+    for item in items:
+        assert item["true"]["faults"][0]["cause"] in ("gpu_slow", "mixed_hardware")
+        assert item["true"]["mean_ns"] > item["true"]["mean_without_ns"]
