@@ -167,6 +167,21 @@ def test_association_names_the_metric_that_moves_with_the_steps(ingest):
     assert found[0].q_value < 0.05
 
 
+def test_what_gets_worse_with_the_steps_is_a_remark_and_what_follows_them_is_none(ingest):
+    store, ends = with_steps(ingest, SLOW)
+    seconds = int(ends[-1]) + 1
+    busy = [np.searchsorted(ends, n + 0.5) in SLOW for n in range(seconds)]
+    rng = np.random.default_rng(1)
+    guilty = np.cumsum([10 + 900 * hit + rng.normal(0, 5) for hit in busy]).tolist()
+    store.insert("metric_sample", series(guilty, host="n1", metric="nic.roce.cnp_handled_total"))
+    better = np.cumsum([1000 - 900 * hit + rng.normal(0, 5) for hit in busy]).tolist()
+    store.insert("metric_sample", series(better, host="n2", metric="nic.roce.cnp_handled_total"))
+    store.insert("metric_sample", series(guilty, host="n3"))
+    (found,) = [item for item in store.findings() if item.code == "HOST-MOVES-01"]
+    assert (found.severity, found.hosts) == ("info", ("n1",))
+    assert "n1 nic:eth0 nic.roce.cnp_handled_total" in found.message
+
+
 def test_evidence_says_normal_and_says_absent(ingest):
     for n in range(4):
         ingest.insert("metric_sample", series([0, 1_000_000, 2_000_000], host=f"n{n}"))

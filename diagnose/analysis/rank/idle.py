@@ -101,8 +101,9 @@ def long_silence(busy: Merged) -> Merged:
 
 def _collecting(trace: RankTrace) -> Merged:
     """Garbage collection: Python frames that say so, and stretches in which the host is silent."""
-    parts = (trace.runtime, trace.operators)
-    busy = merge(np.concatenate([calls.start_ns for calls in parts]), np.concatenate([calls.end_ns for calls in parts]))
+    # Each by itself first: nested operators leave few spans, and millions of them need not be held twice.
+    parts = [merge(calls.start_ns, calls.end_ns) for calls in (trace.runtime, trace.operators)]
+    busy = merge(np.concatenate([one.start_ns for one in parts]), np.concatenate([one.end_ns for one in parts]))
     silent = long_silence(busy)
     frames = matching(trace.names, _COLLECT)[trace.python_calls.name]
     start = np.concatenate((silent.start_ns, trace.python_calls.start_ns[frames]))

@@ -11,6 +11,7 @@ from diagnose.findings.node.gpu import check_gpu
 from diagnose.findings.node.gpu_errors import check_gpu_errors
 from diagnose.findings.node.host import check_host
 from diagnose.findings.node.link import check_link
+from diagnose.findings.node.moves import check_moves
 from diagnose.findings.node.quality import check_quality
 from diagnose.model import NotChecked
 
@@ -49,7 +50,7 @@ def check(facts: Facts) -> Iterable[Finding | NotChecked]:
         )
         return
     context = build(facts)
-    for part in (check_gpu, check_gpu_errors, check_link, check_congestion, check_host, check_quality):
+    for part in (check_gpu, check_gpu_errors, check_link, check_congestion, check_host, check_moves, check_quality):
         yield from part(context)
     yield from _absent(context, _collect_gpu(facts))
 

@@ -50,13 +50,18 @@ class Threads(dict[object, int]):
         return code
 
 
+_CALL_TYPES = (np.int64, np.int64, np.int32, np.int64, np.int64)
+_BLOCK_ROWS = 1 << 20
+"""Many small parts are joined to blocks of this size, which lie outside the heap: freed, they leave no holes in it."""
+
+
 class CallColumns:
     """Columns of Calls."""
 
     def __init__(self) -> None:
-        self._parts: list[
-            tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]
-        ] = []
+        self._parts: list[list[NDArray[Any]]] = []
+        self._blocks = 0
+        self._small = 0
 
     def add(
         self,
@@ -68,16 +73,31 @@ class CallColumns:
     ) -> None:
         """Append one chunk of rows; ``refs`` None means none has one."""
         ref = np.full(len(start_ns), -1, np.int64) if refs is None else np.array(refs, np.int64)
-        self._parts.append((start_ns, dur_ns, np.array(names, np.int32), np.array(threads, np.int64), ref))
+        self._parts.append([start_ns, dur_ns, np.array(names, np.int32), np.array(threads, np.int64), ref])
+        self._small += len(start_ns)
+        if self._small >= _BLOCK_ROWS:
+            self._parts[self._blocks :] = [_columns(self._parts[self._blocks :], _CALL_TYPES)]
+            self._blocks, self._small = self._blocks + 1, 0
 
     def calls(self, name_order: NDArray[np.int64]) -> Calls:
         """All rows ordered by start, longer first among equals, so that parents precede children, then by name."""
-        parts = [_joined([part[index] for part in self._parts], np.int64) for index in range(5)]
-        self._parts.clear()
-        calls = Calls(parts[0], parts[1], parts[2].astype(np.int32), parts[3], parts[4])
-        if _is_sorted(calls.start_ns):
-            return calls
-        return calls.take(np.lexsort((calls.thread, name_order[calls.name], -calls.dur_ns, calls.start_ns)))
+        calls = Calls(*_columns(self._parts, _CALL_TYPES))
+        start = calls.start_ns
+        if not (start[1:] >= start[:-1]).all():
+            return calls.take(np.lexsort(_order(calls, name_order)))
+        same = np.flatnonzero(start[1:] == start[:-1])
+        tied = np.union1d(same, same + 1)
+        if len(tied):  # they stay within their places, so that nothing else need be copied
+            few = calls.take(tied)
+            few = few.take(np.lexsort(_order(few, name_order)))
+            columns: list[tuple[NDArray[Any], NDArray[Any]]] = list(zip(calls, few, strict=True))
+            for column, values in columns:
+                column[tied] = values
+        return calls
+
+
+def _order(calls: Calls, name_order: NDArray[np.int64]) -> tuple[NDArray[np.int64], ...]:
+    return calls.thread, name_order[calls.name], -calls.dur_ns, calls.start_ns
 
 
 _ACTIVITY_TYPES = (np.int64, np.int64, np.int32, np.int8, np.int32, np.int64, np.int64, np.int64, np.int64, np.int32)
@@ -87,31 +107,27 @@ class ActivityColumns:
     """Columns of Activities, row by row: they are few."""
 
     def __init__(self) -> None:
-        self._parts: list[tuple[NDArray[np.int64], NDArray[np.int64], list[tuple[int, ...]]]] = []
+        self._parts: list[list[NDArray[Any]]] = []
 
     def add(self, start_ns: NDArray[np.int64], dur_ns: NDArray[np.int64], rows: list[tuple[int, ...]]) -> None:
         """Append; each row is (name, class, device, stream, correlation, bytes, signature, args)."""
         if rows:
-            self._parts.append((start_ns, dur_ns, rows))
+            table = np.array(rows, np.int64)
+            columns = (table[:, place].astype(kind) for place, kind in enumerate(_ACTIVITY_TYPES[2:]))
+            self._parts.append([start_ns, dur_ns, *columns])
 
     def activities(self) -> Activities:
         """All rows ordered by start; equal ones in an order that the file's has no part in."""
-        tables = [np.array(part[2], np.int64) for part in self._parts]
-        table = np.concatenate(tables) if tables else np.empty((0, 8), np.int64)
-        columns = [
-            _joined([part[0] for part in self._parts], np.int64),
-            _joined([part[1] for part in self._parts], np.int64),
-        ]
-        columns += [table[:, index] for index in range(8)]
-        self._parts.clear()
-        found = Activities._make(column.astype(dtype) for column, dtype in zip(columns, _ACTIVITY_TYPES, strict=True))
+        found = Activities(*_columns(self._parts, _ACTIVITY_TYPES))
         order = (found.correlation, found.signature, found.stream, found.dur_ns, found.start_ns)
         return found.take(np.lexsort(order))
 
 
-def _joined(parts: Sequence[NDArray[Any]], dtype: type[np.int64]) -> NDArray[np.int64]:
-    return np.concatenate(parts).astype(dtype, copy=False) if parts else np.empty(0, dtype)
-
-
-def _is_sorted(values: NDArray[np.int64]) -> bool:
-    return bool(np.all(values[1:] > values[:-1]))
+def _columns(parts: list[list[NDArray[Any]]], types: Sequence[type[np.integer[Any]]]) -> list[NDArray[Any]]:
+    """The columns of all parts, which are empty afterwards: nothing is held twice but the column being joined."""
+    columns: list[NDArray[Any]] = []
+    for kind in types:
+        pieces = [part.pop(0) for part in parts]
+        columns.append(np.concatenate(pieces).astype(kind, copy=False) if pieces else np.empty(0, kind))
+    parts.clear()
+    return columns

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from diagnose.errors import SourceError
 from diagnose.ingest.kineto.chunks import TraceText
 from diagnose.ingest.kineto.decode import Decoder
+from diagnose.ingest.kineto.memory import free_large_at_once, give_back_freed
 from diagnose.ingest.kineto.meta import Metadata, may_lack_devices, parse_metadata, trace_header
 from diagnose.ingest.kineto.neighbours import place_uncategorised
 from diagnose.ingest.kineto.sanity import reference, sound_activities, sound_calls
@@ -36,6 +37,7 @@ def read_trace(source: Source) -> DecodedTrace:
     Raises:
         SourceError: there is no event list, or not one event with a time.
     """
+    free_large_at_once()
     stream = source.open()
     try:
         text = TraceText(stream)
@@ -113,17 +115,25 @@ def _assemble(decoder: Decoder, metadata: Metadata) -> RankTrace:
     window = decoder.window
     activities = decoder.activities.activities()
     order = decoder.names.order()
-    runtime, operators = decoder.runtime.calls(order), decoder.operators.calls(order)
-    annotations, python_calls = decoder.annotations.calls(order), decoder.python_calls.calls(order)
-    host = reference((operators, runtime, annotations, python_calls))
+    calls = []
+    for part in (decoder.operators, decoder.runtime, decoder.annotations, decoder.python_calls):
+        give_back_freed()  # what the part before was joined from
+        calls.append(part.calls(order))
+    give_back_freed()
+    host = reference(calls)
+    activities = sound_activities(activities, base, host, note)
+    for place in range(len(calls)):  # one after the other: the columns of large traces fill gigabytes
+        calls[place] = sound_calls(calls[place], base, host, note)
+    operators, runtime, annotations, python_calls = calls
+    give_back_freed()
     return RankTrace(
         header=header,
         names=list(decoder.names),
-        activities=sound_activities(activities, base, host, note),
-        runtime=sound_calls(runtime, base, host, note),
-        operators=sound_calls(operators, base, host, note),
-        annotations=sound_calls(annotations, base, host, note),
-        python_calls=sound_calls(python_calls, base, host, note),
+        activities=activities,
+        runtime=runtime,
+        operators=operators,
+        annotations=annotations,
+        python_calls=python_calls,
         comm_args=decoder.rows.comm_args,
         thread_names=decoder.thread_names,
         window_ns=(window["Iteration Start"] + base, window["Record Window End"] + base) if len(window) == 2 else None,
