@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from rich.table import Table
@@ -25,6 +26,9 @@ MORE = "(see --format json)"
 
 _GLUE = "\ue000"
 """Stands for the blank before a unit while lines are broken; reports hold no private characters."""
+
+_UUID = re.compile(r"\b(GPU|MIG)-([0-9a-f]{8})(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
+"""Lines of these hide what they say; the first eight digits find the device in `nvidia-smi -L`, JSON has all of them."""
 
 _SEVERITY_STYLE = {"critical": "bold red", "warning": "bold yellow", "info": "bold cyan"}
 _PART_STYLE = {
@@ -71,6 +75,7 @@ class _Page:
     def block(self, text: str, *, indent: int = 0, mark: str = "", style: str = "") -> None:
         """Wrapped text; ``mark`` stands before its first line."""
         lead = " " * indent + mark
+        text = _UUID.sub(r"\1-\2", text)
         lines = Text(glue_units(text, _GLUE)).wrap(self.console, self.width - len(lead))
         for number, line in enumerate(lines):
             whole = Text(line.plain.rstrip().replace(_GLUE, " "), style=style)

@@ -128,9 +128,15 @@ def _ranks(context: Context, hosts: list[str]) -> list[int]:
 
 
 def _where(group: list[Seen]) -> str:
-    names = list(dict.fromkeys(_name(item) for item in group))
+    """Devices, each host named once."""
+    names = list(dict.fromkeys((item.host, _name(item), item.device) for item in group))
     more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
-    return ", ".join(names[:MAX_NAMED]) + more
+    shown: list[str] = []
+    last: str | None = None
+    for host, name, device in names[:MAX_NAMED]:
+        shown.append(device if host is not None and host == last else name)
+        last = host
+    return ", ".join(shown) + more
 
 
 def _what(group: list[Seen]) -> str:
