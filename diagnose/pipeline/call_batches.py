@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from diagnose.store.writer import StoreWriter
 
-PART_ROWS = 1_000_000
+PART_ROWS = 2_000_000
 """Calls worked on at a time: some hundred megabytes."""
 
 HELD_ROWS = 24_000_000

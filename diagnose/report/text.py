@@ -24,6 +24,7 @@ WIDEST = 100
 FINDINGS, NOTES, EVIDENCE, ACTIONS, NOT_CHECKED, ROWS = 8, 5, 4, 3, 6, 5
 MORE = "(see --format json)"
 
+_TO_COLLECT = "To collect: "
 _GLUE = "\ue000"
 """Stands for the blank before a unit while lines are broken; reports hold no private characters."""
 
@@ -248,8 +249,14 @@ def _not_checked(page: _Page, document: Document) -> None:
     for item in document.not_checked[:NOT_CHECKED]:
         page.block(f"{clean(item.question)} {clean(item.why)}", indent=2, mark="- ")
         if item.collect:
-            page.block(clean(item.collect), indent=4, mark="To collect: ", style="dim")
+            page.block(_collect(page, clean(item.collect)), indent=4, mark=_TO_COLLECT, style="dim")
     page.more(len(document.not_checked) - NOT_CHECKED)
+
+
+def _collect(page: _Page, text: str) -> str:
+    """The command, but not one that a line break would spoil for copying."""
+    room = page.width - 4 - len(_TO_COLLECT)
+    return text if all(len(word) <= room for word in text.split()) else "`diagnose inspect PATH...` prints the commands"
 
 
 def _data_quality(page: _Page, document: Document) -> None:

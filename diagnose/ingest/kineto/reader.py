@@ -7,15 +7,19 @@ from typing import TYPE_CHECKING, NamedTuple
 from diagnose.errors import SourceError
 from diagnose.ingest.kineto.chunks import TraceText
 from diagnose.ingest.kineto.decode import Decoder
-from diagnose.ingest.kineto.memory import free_large_at_once, give_back_freed
 from diagnose.ingest.kineto.meta import Metadata, may_lack_devices, parse_metadata, trace_header
 from diagnose.ingest.kineto.neighbours import place_uncategorised
 from diagnose.ingest.kineto.sanity import reference, sound_activities, sound_calls
+from diagnose.memory import free_large_at_once, give_back_freed
 from diagnose.store.rank_trace import Calls, RankTrace
 
 if TYPE_CHECKING:
     from diagnose.ingest.base import Source
     from diagnose.model import Issue
+
+
+_LARGE_EVENTS = 1_000_000
+"""From some 250 MB of JSON on memory counts more than the time to give it back."""
 
 
 class DecodedTrace(NamedTuple):
@@ -37,7 +41,6 @@ def read_trace(source: Source) -> DecodedTrace:
     Raises:
         SourceError: there is no event list, or not one event with a time.
     """
-    free_large_at_once()
     stream = source.open()
     try:
         text = TraceText(stream)
@@ -66,10 +69,14 @@ def read_trace(source: Source) -> DecodedTrace:
 
 def _decode(text: TraceText) -> Decoder:
     decoder: Decoder | None = None
+    large = False
     for chunk in text.chunks():
         if decoder is None:
             decoder = Decoder(is_list=text.is_list, shapes=may_lack_devices(text.header, is_list=text.is_list))
         decoder.add(chunk)
+        if decoder.events > _LARGE_EVENTS and not large:
+            large = True
+            free_large_at_once()
         if decoder.rest is not None:
             return decoder
     decoder = decoder or Decoder()
@@ -113,19 +120,23 @@ def _assemble(decoder: Decoder, metadata: Metadata) -> RankTrace:
 
     base = header.base_ns
     window = decoder.window
+    large = decoder.events > _LARGE_EVENTS
     activities = decoder.activities.activities()
     order = decoder.names.order()
     calls = []
     for part in (decoder.operators, decoder.runtime, decoder.annotations, decoder.python_calls):
-        give_back_freed()  # what the part before was joined from
+        if large:
+            give_back_freed()  # what the part before was joined from
         calls.append(part.calls(order))
-    give_back_freed()
+    if large:
+        give_back_freed()
     host = reference(calls)
     activities = sound_activities(activities, base, host, note)
     for place in range(len(calls)):  # one after the other: the columns of large traces fill gigabytes
         calls[place] = sound_calls(calls[place], base, host, note)
     operators, runtime, annotations, python_calls = calls
-    give_back_freed()
+    if large:
+        give_back_freed()
     return RankTrace(
         header=header,
         names=list(decoder.names),

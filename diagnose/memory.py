@@ -1,15 +1,18 @@
-"""Memory of large traces: what is freed goes back to the system. Both need glibc, and do nothing elsewhere."""
+"""Memory of large runs: what is freed goes back to the system. Both need glibc, and do nothing elsewhere."""
 
 from __future__ import annotations
 
 import ctypes
 import sys
 
-_M_MMAP_THRESHOLD = -3
+_M_MMAP_THRESHOLD, _M_TRIM_THRESHOLD = -3, -1
 _LARGE_BYTES = 4 << 20
-"""Columns of traces from some hundred megabytes on. glibc would raise its own limit to 32 MB with the first that is freed,
+"""Columns of half a million rows. glibc would raise its own limit to 32 MB with the first that is freed,
 and keep what is below it.
 """
+
+_TOP_BYTES = 64 << 20
+"""Free memory at the end of the heap that stays: asking for the first limit alone would bring this one to 128 kB."""
 
 
 def free_large_at_once() -> None:
@@ -17,6 +20,7 @@ def free_large_at_once() -> None:
     set_option = _libc("mallopt")
     if set_option is not None:
         set_option(_M_MMAP_THRESHOLD, _LARGE_BYTES)
+        set_option(_M_TRIM_THRESHOLD, _TOP_BYTES)
 
 
 def give_back_freed() -> None:
