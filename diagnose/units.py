@@ -29,6 +29,11 @@ def inside(sentence: str) -> str:
     return sentence if first[1:] != first[1:].lower() else f"{sentence[:1].lower()}{sentence[1:]}"
 
 
+def opening(text: str) -> str:
+    """Words that begin a sentence."""
+    return f"{text[:1].upper()}{text[1:]}"
+
+
 def format_ns(value: float | None) -> str:
     """A duration in the unit a person would choose: ``1.25 s``, ``12.3 ms``, ``7.6 us``, ``12 ns``."""
     if value is None:

@@ -10,6 +10,7 @@ import click
 
 from diagnose.cli.output import write
 from diagnose.cli.progress import reading
+from diagnose.units import format_ns, opening
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -108,15 +109,13 @@ def _text(identified: Identified, missing: list[NotChecked]) -> Iterator[str]:
     yield from ("", "What is missing, and how to collect it" if missing else "No evidence is missing.")
     for item in missing:
         yield ""
-        yield from _wrapped(f"{item.question} {item.why[:1].upper()}{item.why[1:]}.", "- ", "  ")
+        yield from _wrapped(f"{item.question} {opening(item.why)}.", "- ", "  ")
         for line in item.collect.splitlines():
             yield f"    {line}"
 
 
 def _summary(identified: Identified) -> Iterator[str]:
     from collections import Counter
-
-    from diagnose.units import format_ns
 
     kinds = Counter(result.kind for result in identified.results)
     yield from _wrapped(

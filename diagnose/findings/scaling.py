@@ -10,7 +10,7 @@ from diagnose.analysis.scaling.table import to_rate
 from diagnose.analysis.scaling.words import sizes_word
 from diagnose.findings.rules import RuleBook
 from diagnose.model import Evidence, Finding, Impact
-from diagnose.units import format_ratio
+from diagnose.units import format_ratio, opening
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,7 +52,7 @@ def scaling_findings(result: ScalingResult, rules: RuleBook | None = None) -> li
     found = [finding for finding in (_plateau(result, book), _cliff(result, book)) if finding is not None]
     return found + [
         book["SCALE-DATA"].finding(
-            title=_DATA_TITLES[code], fields={"text": _sentence(text)}, devices=(code.replace("_", " "),)
+            title=_DATA_TITLES[code], fields={"text": opening(text)}, devices=(code.replace("_", " "),)
         )
         for code, text, _ in result.warnings
         if code in _DATA_TITLES
@@ -73,9 +73,9 @@ def _plateau(result: ScalingResult, book: RuleBook) -> Finding | None:
     why = "What bends the curve is not known from throughput alone."
     if result.bend and culprit:
         share = format_ratio(next(part.share for part in result.bend.parts if part.name == culprit))
-        why = f"{_sentence(culprit.replace('_', ' '))} makes {share} of the loss."
+        why = f"{opening(culprit.replace('_', ' '))} makes {share} of the loss."
     elif result.bend:
-        why = f"{_sentence(result.bend.text)}."
+        why = f"{opening(result.bend.text)}."
     return rule.finding(
         severity,
         title=f"More {scale} help less and less",
@@ -179,7 +179,3 @@ def _grows(changes: Sequence[tuple[int, float]], least: float) -> str:
     if rise > least:
         return "The loss grows with the size: communication or waiting."
     return "The loss is the same at every size: look at compute, input or the host, not at the network."
-
-
-def _sentence(text: str) -> str:
-    return text[:1].upper() + text[1:]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from diagnose.analysis.training_log import reference_log
-from diagnose.units import format_ns, format_ratio, inside
+from diagnose.units import format_ns, format_ratio, inside, opening
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -273,7 +273,7 @@ def _wire_gains(facts: Facts) -> str:
         for name, what in (("bandwidth_x2", "twice the bandwidth"), ("latency_zero", "no latency"))
         if name in speedup
     ]
-    return f" {said[0][0].upper()}{' of the step, '.join(said)[1:]} of it." if said else ""
+    return f" {opening(' of the step, '.join(said))} of it." if said else ""
 
 
 def _not_network(bound: bool | None, why: str) -> str:  # noqa: FBT001 - a value of the report

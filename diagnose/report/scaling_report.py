@@ -12,6 +12,7 @@ import msgspec
 from diagnose.findings.scaling import scaling_findings
 from diagnose.report.scaling_svg import scaling_svg
 from diagnose.report.scaling_text import left_columns, scaling_text, tables
+from diagnose.units import opening
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -159,7 +160,7 @@ def _threshold(threshold: Threshold | None) -> dict[str, Any] | None:
 def _html(result: ScalingResult, findings: Sequence[Finding]) -> str:
     content = tables(result, findings)
     body = [f"<h1>{escape(content.title)}</h1>", *_paragraphs(content.verdict)]
-    body += [f'<p class="warn">{_prose(_sentence(text))}.</p>' for text in content.warnings]
+    body += [f'<p class="warn">{_prose(opening(text))}.</p>' for text in content.warnings]
     if len({point.gpus for point in result.curve.points}) > 1:
         body.append(f"<figure>{scaling_svg(result)}</figure>")
     for finding in findings:
@@ -204,7 +205,3 @@ def _table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> 
         f'<h2>{escape(title)}</h2><div class="wide"><table><thead>{line(header, "th")}</thead>'
         f"<tbody>{body}</tbody></table></div>"
     )
-
-
-def _sentence(text: str) -> str:
-    return text[:1].upper() + text[1:]

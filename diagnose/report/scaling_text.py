@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, NamedTuple
 
 from diagnose.analysis.scaling.words import percent, sizes_word, work_word
+from diagnose.units import opening
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -107,7 +108,7 @@ def _verdict(result: ScalingResult, findings: Sequence[Finding]) -> list[str]:
         thresholds = [result.efficiency_floor, result.plateau]
         if result.peak is not None and result.peak.gpus is not None:
             thresholds.append(result.peak)
-        lines += [f"{_sentence(threshold.text)}." for threshold in thresholds if threshold is not None]
+        lines += [f"{opening(threshold.text)}." for threshold in thresholds if threshold is not None]
     for p in result.predictions[:3]:
         if p.value is not None and p.interval is not None:
             ends = f"{number(p.interval[0], 4)} to {number(p.interval[1], 4)}"
@@ -116,7 +117,7 @@ def _verdict(result: ScalingResult, findings: Sequence[Finding]) -> list[str]:
                 f"{ends}, {p.confidence} confidence."
             )
     if result.bend is not None and result.bend.culprit is not None:
-        lines.append(f"{_sentence(result.bend.text)}.")
+        lines.append(f"{opening(result.bend.text)}.")
     elif any(finding.code == "SCALE-PLATEAU" for finding in findings) and result.bend is None:
         lines.append(
             "Throughput alone does not tell what bends the curve; runs, or columns with the parts of the step, do."
@@ -132,14 +133,10 @@ def _gain(result: ScalingResult, gpus: int) -> str:
 
 
 def _estimated(found: Estimate) -> list[str]:
-    lines = [f"{_sentence(found.text)}."]
+    lines = [f"{opening(found.text)}."]
     if found.assumptions:
         lines += ["It assumes:", *(f"- {text}" for text in found.assumptions)]
     return lines
-
-
-def _sentence(text: str) -> str:
-    return text[:1].upper() + text[1:]
 
 
 def _parts(bend: Bend) -> tuple[str, list[str], list[list[str]]]:

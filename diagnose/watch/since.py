@@ -19,7 +19,7 @@ from diagnose.analysis.compare.parts import Context
 from diagnose.errors import StoreError
 from diagnose.findings.compare import FindingChanges, change_words, changed_findings
 from diagnose.store.reader import Store
-from diagnose.units import format_ns, format_ratio
+from diagnose.units import format_ns, format_ratio, opening
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -88,7 +88,7 @@ def compare_with_history(
 
 def _line(*sentences: str) -> str:
     """Sentences joined, each with one full stop."""
-    return " ".join(f"{sentence[0].upper()}{sentence[1:].rstrip('.')}." for sentence in sentences if sentence)
+    return " ".join(f"{opening(sentence.rstrip('.'))}." for sentence in sentences if sentence)
 
 
 def _level(earlier: Sequence[Record]) -> list[Record]:

@@ -6,6 +6,8 @@ import math
 import jsonschema
 import pytest
 import report_documents as documents
+from report_content import raw
+from report_findings import findings
 
 from diagnose.errors import StoreError
 from diagnose.model import Finding, Impact
@@ -64,31 +66,33 @@ def test_the_same_document_gives_the_same_bytes_and_comes_back() -> None:
 
 
 def test_order_of_free_keys_does_not_change_the_bytes() -> None:
-    raw = documents.raw()
-    turned = raw | {"transports": raw["transports"] | {"by_kind": dict(reversed(raw["transports"]["by_kind"].items()))}}
-    assert encode(from_raw(turned)) == encode(from_raw(raw))
+    content = raw()
+    turned = content | {
+        "transports": content["transports"] | {"by_kind": dict(reversed(content["transports"]["by_kind"].items()))}
+    }
+    assert encode(from_raw(turned)) == encode(from_raw(content))
 
 
 def test_what_is_no_number_becomes_null() -> None:
-    raw = documents.raw()
-    raw["collectives"][0]["busbw_bytes_per_s"] = math.nan
-    raw["clocks"][0]["drift_ppm"] = math.inf
-    report = json.loads(encode(from_raw(raw)))
+    content = raw()
+    content["collectives"][0]["busbw_bytes_per_s"] = math.nan
+    content["clocks"][0]["drift_ppm"] = math.inf
+    report = json.loads(encode(from_raw(content)))
     assert report["collectives"][0]["busbw_bytes_per_s"] is None
     assert report["clocks"][0]["drift_ppm"] is None
 
 
 def test_findings_keep_their_fingerprint(rich: Document) -> None:
-    model = documents.findings()
+    model = findings()
     assert [entry.fingerprint for entry in rich.findings] == [finding.fingerprint for finding in model]
     quiet = Finding(code="A", title="t", severity="info", cause="hang", message="m", impact=Impact())
-    assert from_raw(documents.raw() | {"findings": [quiet]}).findings[0].fingerprint == quiet.fingerprint
+    assert from_raw(raw() | {"findings": [quiet]}).findings[0].fingerprint == quiet.fingerprint
 
 
 def test_scaling_keeps_the_keys_of_its_fit() -> None:
-    raw = documents.raw()
-    raw["scaling"]["unit"] = "tokens/s"
-    assert json.loads(encode(from_raw(raw)))["scaling"]["unit"] == "tokens/s"
+    content = raw()
+    content["scaling"]["unit"] = "tokens/s"
+    assert json.loads(encode(from_raw(content)))["scaling"]["unit"] == "tokens/s"
 
 
 @pytest.mark.parametrize(
@@ -101,7 +105,7 @@ def test_scaling_keeps_the_keys_of_its_fit() -> None:
 )
 def test_a_wrong_value_is_an_error_that_names_its_place(change: dict, place: str) -> None:
     with pytest.raises(StoreError, match=place):
-        from_raw(documents.raw() | change)
+        from_raw(raw() | change)
 
 
 def test_bytes_that_are_no_report_are_an_error() -> None:

@@ -6,6 +6,8 @@ from html.parser import HTMLParser
 from xml.etree import ElementTree as ET
 
 import report_documents as documents
+from report_content import raw
+from report_findings import RULES
 
 from diagnose.report.document import Document, from_raw
 from diagnose.report.html import html
@@ -49,7 +51,7 @@ def drawings(text: str) -> list[ET.Element]:
 
 
 def test_pages_are_well_formed_and_anchors_exist(any_document: Document) -> None:
-    text = html(any_document, documents.RULES)
+    text = html(any_document, RULES)
     page = Page(text)
     drawings(text)
     links = [attrs["href"] for tag, attrs in page.tags if tag == "a"]
@@ -59,7 +61,7 @@ def test_pages_are_well_formed_and_anchors_exist(any_document: Document) -> None
 
 
 def test_nothing_runs_and_nothing_is_loaded(any_document: Document) -> None:
-    text = html(any_document, documents.RULES, "https://app.example")
+    text = html(any_document, RULES, "https://app.example")
     assert "<script" not in text.lower()
     page = Page(text)
     assert {tag for tag, _ in page.tags}.isdisjoint(
@@ -76,7 +78,7 @@ def test_nothing_runs_and_nothing_is_loaded(any_document: Document) -> None:
 
 
 def test_hostile_names_stay_text(hostile: Document) -> None:
-    text = html(hostile, documents.RULES)
+    text = html(hostile, RULES)
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
     assert "\x1b" not in text
     shown = "".join(Page(text).text)
@@ -92,7 +94,7 @@ def test_the_verdict_is_the_heading(rich: Document) -> None:
 
 
 def test_every_section_is_there(rich: Document) -> None:
-    ids = Page(html(rich, documents.RULES)).ids()
+    ids = Page(html(rich, RULES)).ids()
     wanted = "verdict findings step-time ranks steps collectives network clocks what-if transports nodes not-checked"
     assert {*wanted.split(), "data-quality", "method"} <= set(ids)
     assert {f"finding-{finding.fingerprint}" for finding in rich.findings} <= set(ids)
@@ -122,7 +124,7 @@ def test_links_into_the_app_only_with_an_address(rich: Document) -> None:
 
 
 def test_findings_say_how_they_are_judged(rich: Document) -> None:
-    text = html(rich, documents.RULES)
+    text = html(rich, RULES)
     assert "One rank does the same work slower than its peers." in text
     assert "warning at least 5.0 %, critical at least 10 %" in text
 
@@ -134,13 +136,13 @@ def test_dark_light_and_print_are_styled(rich: Document) -> None:
 
 
 def test_bytes_are_deterministic() -> None:
-    first, second = (render(documents.rich_document(), "html", rules=documents.RULES) for _ in range(2))
+    first, second = (render(documents.rich_document(), "html", rules=RULES) for _ in range(2))
     assert first == second
 
 
 def test_thousands_of_ranks_fit_a_small_page_quickly(large: Document) -> None:
     start = time.perf_counter()
-    text = html(large, documents.RULES)
+    text = html(large, RULES)
     assert time.perf_counter() - start < 5
     assert len(text.encode()) < 1_000_000
     assert "24 of 4 096 ranks: 8 with the most work of their own" in text
@@ -152,12 +154,12 @@ def test_thousands_of_ranks_fit_a_small_page_quickly(large: Document) -> None:
 
 
 def test_ranks_of_few_hosts_are_grouped_by_host() -> None:
-    text = html(from_raw(documents.raw(64, steps=2, per_host=8)))
+    text = html(from_raw(raw(64, steps=2, per_host=8)))
     assert "64 ranks grouped by host: median over the host" in text
     assert "node-7 (8)" in text
 
 
 def test_many_steps_share_bars_and_one_long_step_is_cut() -> None:
-    text = html(from_raw(documents.raw(2, steps=100, per_host=2)))
+    text = html(from_raw(raw(2, steps=100, per_host=2)))
     assert "100 steps, 3 to a bar: medians." in text
     assert "\u2191 1.2" in html(documents.rich_document())

@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
-import report_documents as documents
+from report_findings import RULES
 
 from diagnose.report.render import render
 
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 
 def parsed(document: Document) -> ET.Element:
-    return ET.fromstring(render(document, "junit", rules=documents.RULES).encode())  # noqa: S314 - our own output
+    return ET.fromstring(render(document, "junit", rules=RULES).encode())  # noqa: S314 - our own output
 
 
 def test_every_rule_is_a_testcase_and_silence_passes(rich: Document) -> None:
     cases = parsed(rich).findall("testsuite[@name='rules']/testcase")
-    assert [case.get("name", "").split()[0] for case in cases] == sorted(rule.code for rule in documents.RULES)
+    assert [case.get("name", "").split()[0] for case in cases] == sorted(rule.code for rule in RULES)
     failed = {case.get("name", "").split()[0] for case in cases if case.find("failure") is not None}
     assert failed == {"RANK001", "COMM002", "INPUT001"}
 

@@ -4,6 +4,7 @@ import re
 
 import pytest
 import report_documents as documents
+from report_content import raw
 
 from diagnose.report.document import Document, from_raw
 from diagnose.report.markdown import LIMIT_BYTES, code, escape
@@ -42,9 +43,9 @@ def test_every_table_row_has_its_columns(any_document: Document) -> None:
 
 
 def test_it_fits_a_comment(large: Document) -> None:
-    raw = documents.raw()
-    raw["not_checked"] = raw["not_checked"] * 2000
-    text = render(from_raw(raw), "md")
+    content = raw()
+    content["not_checked"] = content["not_checked"] * 2000
+    text = render(from_raw(content), "md")
     assert len(text.encode()) <= LIMIT_BYTES
     assert text.rstrip().endswith("(`--format json`)._")
     assert len(render(large, "md").encode()) <= LIMIT_BYTES

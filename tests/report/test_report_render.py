@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 import pytest
-import report_documents as documents
+from report_findings import RULES
 
 from diagnose.errors import UsageError
 from diagnose.report.document import Document, encode
@@ -13,7 +13,7 @@ from diagnose.report.render import FORMATS, render
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_every_format_renders_every_document(any_document: Document, name: str) -> None:
-    text = render(any_document, name, rules=documents.RULES)
+    text = render(any_document, name, rules=RULES)
     assert text.endswith("\n")
     text.encode()
 

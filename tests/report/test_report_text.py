@@ -5,6 +5,8 @@ import re
 
 import pytest
 import report_documents as documents
+from report_content import raw
+from report_findings import findings
 from rich.cells import cell_len
 from rich.console import Console
 
@@ -91,28 +93,28 @@ def test_findings_keep_their_order_and_fold_what_they_explain(rich: Document) ->
 
 
 def test_long_lists_are_cut_and_say_so() -> None:
-    raw = documents.raw()
-    finding = documents.findings()[2]
-    raw["findings"] = [finding] * 30
-    raw["not_checked"] *= 20
-    text = render(from_raw(raw), "text")
+    content = raw()
+    finding = findings()[2]
+    content["findings"] = [finding] * 30
+    content["not_checked"] *= 20
+    text = render(from_raw(content), "text")
     assert "... and 22 more (see --format json)" in text
     assert "... and 14 more (see --format json)" in text
 
 
 def test_lost_ranks_are_said_aloud() -> None:
-    raw = documents.raw()
-    raw["run"] |= {"world_size": 16, "missing_ranks": [8, 9, 10, 15]}
-    text = render(from_raw(raw), "text")
+    content = raw()
+    content["run"] |= {"world_size": 16, "missing_ranks": [8, 9, 10, 15]}
+    text = render(from_raw(content), "text")
     assert "8 of 16 ranks" in text
     assert "No data from 4 ranks: 8-10, 15." in text
 
 
 def test_lost_device_records_are_unknown_not_idle() -> None:
-    raw = documents.raw()
-    lost = {key: None for key in raw["step_time"]["breakdown"] if key.startswith("idle")}
-    raw["step_time"]["breakdown"] |= lost
-    text = render(from_raw(raw), "text")
+    content = raw()
+    lost = {key: None for key in content["step_time"]["breakdown"] if key.startswith("idle")}
+    content["step_time"]["breakdown"] |= lost
+    text = render(from_raw(content), "text")
     assert "Idle time is unknown" in text
     assert "idle:" not in text
 

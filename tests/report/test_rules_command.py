@@ -4,8 +4,8 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
-import report_documents as documents
 from click.testing import CliRunner
+from report_findings import RULES
 
 from diagnose.cli.rules import rules
 from diagnose.errors import ConfigError, RuleError
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True)
 def _book(monkeypatch: pytest.MonkeyPatch) -> None:
-    by_code = {rule.code: rule for rule in documents.RULES}
+    by_code = {rule.code: rule for rule in RULES}
     files = [SimpleNamespace(name=f"{code}.yaml") for code in by_code]
     monkeypatch.setattr(rules_module, "_rule_files", lambda _folder: iter(files))
     monkeypatch.setattr(rules_module, "_checked", lambda item: by_code[item.name.removesuffix(".yaml")])

@@ -76,8 +76,12 @@ def kernels(ends_together: bool) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=["rank", "step", "stream", "name", "start_ns", "dur_ns"], orient="row")
 
 
+def whole(frame: pl.DataFrame) -> Kernels:
+    return Kernels(frame, sorted(frame["rank"].unique().to_list()), float(frame["dur_ns"].sum()))
+
+
 def test_kernels_that_end_together_are_waits():
-    hidden = hidden_waits(Kernels.of(kernels(ends_together=True)), {}, [[0, 1], [2, 3]])
+    hidden = hidden_waits(whole(kernels(ends_together=True)), {}, [[0, 1], [2, 3]])
     assert hidden.get_column("name").unique().to_list() == ["norm"]
     assert hidden.group_by("instance").len().get_column("len").to_list() == [4] * 4
     assert hidden.filter(pl.col("rank") == 0).get_column("wait_ns").to_list() == [150 * MS] * 4
@@ -88,22 +92,22 @@ def test_kernels_that_end_together_are_waits():
 
 
 def test_kernels_that_end_when_they_are_done_are_work():
-    assert hidden_waits(Kernels.of(kernels(ends_together=False)), {}, []).is_empty()
-    assert hidden_waits(Kernels.of(kernels(ends_together=True).clear()), {}, []).is_empty()
+    assert hidden_waits(whole(kernels(ends_together=False)), {}, []).is_empty()
+    assert hidden_waits(whole(kernels(ends_together=True).clear()), {}, []).is_empty()
 
 
 def test_kernels_that_end_together_on_half_of_the_ranks():
     table = kernels(ends_together=True).with_columns(
         pl.col("start_ns") + pl.when(pl.col("rank") > 1).then(80 * MS).otherwise(0)
     )
-    hidden = hidden_waits(Kernels.of(table), {}, [[0, 1], [2, 3]])
+    hidden = hidden_waits(whole(table), {}, [[0, 1], [2, 3]])
     assert hidden.group_by("instance").len().get_column("len").to_list() == [2] * 8
-    shifted = hidden_waits(Kernels.of(table), {2: -80 * MS, 3: -80 * MS}, [])
+    shifted = hidden_waits(whole(table), {2: -80 * MS, 3: -80 * MS}, [])
     assert shifted.group_by("instance").len().get_column("len").to_list() == [4] * 4
 
 
 def test_hidden_waits_move_from_compute_to_waiting():
-    hidden = hidden_waits(Kernels.of(kernels(ends_together=True)), {}, [])
+    hidden = hidden_waits(whole(kernels(ends_together=True)), {}, [])
     names = ("compute_ns", "local_work_ns", "exposed_comm_ns", "exposed_wait_ns", "comm_ns")
     parts = pl.DataFrame(
         [

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import polars as pl
 
+from diagnose.analysis.training_log import SLOW_RATIO
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-_SLOW_RATIO = 1.25
 _EXPLAINS = 0.5
 _MAX_SHARE = 0.25
 """Slow in more steps than these is how the job runs; its profile shows why."""
@@ -53,7 +54,7 @@ def late_ranks(
     ends, lengths = rows.get_column("t_ns").to_numpy(), rows.get_column("step_time_ns").to_numpy()
     numbers = rows.get_column("step").to_numpy()
     usual = float(np.median(lengths))
-    slow = (lengths > _SLOW_RATIO * usual) & (np.arange(len(ends)) >= _FIRST_STEPS) & ~np.isin(numbers, list(known))
+    slow = (lengths > SLOW_RATIO * usual) & (np.arange(len(ends)) >= _FIRST_STEPS) & ~np.isin(numbers, list(known))
     for start, end in profiled:
         last = int(np.searchsorted(ends - lengths, end))  # saving the trace is no step of the job
         slow &= (ends < start) | (np.arange(len(ends)) > last)

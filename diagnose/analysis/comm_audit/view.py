@@ -66,3 +66,13 @@ def reasons(view: View, hosts: Iterable[str | None] | None = None) -> list[Evide
         if known and (wanted is None or row["host"] in wanted):
             found.append(Evidence(row["message"][:160], source=where(row["path"], row["line"])))
     return found[:4]
+
+
+def named(hosts: Iterable[str | None]) -> list[str]:
+    """The hosts that have a name, in order."""
+    return sorted({host for host in hosts if host is not None})
+
+
+def because(evidence: list[Evidence]) -> str:
+    """The first reason as a sentence, nothing without one."""
+    return f"Why: {evidence[0].text}." if evidence else ""

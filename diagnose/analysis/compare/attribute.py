@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from diagnose.analysis.compare.result import Attribution
-from diagnose.units import format_ns, format_ratio
+from diagnose.units import format_ns, format_ratio, opening
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,7 +62,7 @@ def attribute(
     part = most.part if alone and most is not None and most.part else pace.part
     change = pace.change_ns
     where = _where(chosen, named) if alone else ""
-    text = f"{WORDS[part][0].upper()}{WORDS[part][1:]}{where} took {format_ns(abs(change))} {'more' if sign > 0 else 'less'} ({_share(change, total)})"
+    text = f"{opening(WORDS[part])}{where} took {format_ns(abs(change))} {'more' if sign > 0 else 'less'} ({_share(change, total)})"
     others = [item for item in parts if _beside(item, pace, total)]
     for item in others:
         text += f", {WORDS[item.part]} {format_ns(abs(item.change_ns or 0))}"

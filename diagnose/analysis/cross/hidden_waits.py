@@ -55,11 +55,6 @@ class Kernels(NamedTuple):
     ranks: Sequence[int]
     busy_ns: float
 
-    @classmethod
-    def of(cls, frame: pl.DataFrame) -> Kernels:
-        """All kernels."""
-        return cls(frame, sorted(frame.get_column("rank").unique().to_list()), float(frame.get_column("dur_ns").sum()))
-
 
 def hidden_waits(kernels: Kernels, shift_ns: Mapping[int, int], groups: Sequence[Sequence[int]]) -> pl.DataFrame:
     """Executions of such kernels as matched calls, one row a (instance, rank); calls and instances count down from -1.

@@ -96,6 +96,8 @@ def work_matrix(parts: pl.DataFrame, roles: dict[int, int]) -> Work | None:
 
 def judge_work(work: Work, host_share: float = 0.0) -> Judged:
     """Persistent and transient ranks of all roles together. ``host_share`` is the part of the work that hosts do."""
+    from scipy import special  # here: runs of one rank do without it
+
     prior = math.hypot((1 - host_share) * _PRIOR_SPREAD, host_share * _HOST_SPREAD)
     count, steps = work.log_work.shape
     excess = np.full((count, steps), np.nan)
@@ -118,12 +120,7 @@ def judge_work(work: Work, host_share: float = 0.0) -> Judged:
         slowdown[rows] = typical - centre
         sigma[rows] = math.hypot(max(pooled, spread), step_sigma)
         freedom[rows] = _PRIOR_RANKS + half - 1
-    p_value = np.array(
-        [
-            _upper_tail(_normal(value / scale, df)) if math.isfinite(scale) else 1.0
-            for value, scale, df in zip(slowdown.tolist(), sigma.tolist(), freedom.tolist(), strict=True)
-        ]
-    )
+    p_value = np.where(np.isfinite(sigma), special.stdtr(freedom, -slowdown / sigma), 1.0)
     level = FALSE_DISCOVERY if count <= _MANY_RANKS else FALSE_DISCOVERY_MANY
     known = ~np.isnan(excess)
     often = (np.where(known, excess, 0.0) > math.log1p(MIN_EFFECT_RATIO)).sum(axis=1) / np.maximum(known.sum(axis=1), 1)
@@ -131,7 +128,7 @@ def judge_work(work: Work, host_share: float = 0.0) -> Judged:
     slow, transient = _bursts(excess, sigma, persistent, level)
     finite = sigma[np.isfinite(sigma)]
     df = float(np.median(freedom[np.isfinite(sigma)])) if len(finite) else 1.0
-    limit = _student(_quantile(1 - level / max(count, 1)), df) + 0.84
+    limit = float(special.stdtrit(df, 1 - level / max(count, 1))) + 0.84
     detectable = float(np.expm1(limit * np.median(finite))) if len(finite) else math.inf
     return Judged(
         np.expm1(slowdown), sigma, p_value, persistent, transient, slow, excess, max(detectable, MIN_EFFECT_RATIO)
@@ -190,6 +187,8 @@ def _bursts(
     excess: NDArray[np.float64], sigma: NDArray[np.float64], persistent: NDArray[np.bool_], level: float
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Steps that stick out, and the ranks for which that is no chance: too many of them, or one too large."""
+    from scipy import special
+
     steps = excess.shape[1]
     if not steps or np.isnan(excess).all():
         return np.zeros(excess.shape, bool), np.zeros(len(excess), bool)
@@ -198,8 +197,7 @@ def _bursts(
     limit = np.maximum(math.log1p(_BURST_EFFECT), 5 * np.maximum(np.nanmedian(noise), _FLOOR))
     slow = np.nan_to_num(excess - np.minimum(own, 0.0), nan=0.0) > limit
     count = slow.sum(axis=1)
-    tails = {hits: _binomial_tail(hits, steps, _BURST_CHANCE) for hits in set(count.tolist())}
-    chance = np.array([tails[hits] for hits in count.tolist()])
+    chance = np.where(count > 0, special.bdtrc(count - 1.0, steps, _BURST_CHANCE), 1.0)
     chance[~np.isfinite(sigma) & (count == 0)] = 1.0
     longest = np.expm1(np.where(np.isnan(excess), -np.inf, excess).max(axis=1))
     large = np.isfinite(excess).sum() * _BURST_CHANCE * np.exp(-longest / _PAUSE_RATIO) < _PAUSE_SURPRISE
@@ -208,39 +206,3 @@ def _bursts(
     transient &= (count < np.isfinite(excess).sum(axis=1)) | (steps < _FEW_STEPS)
     slow[~transient] = False
     return slow, transient
-
-
-def _binomial_tail(hits: int, trials: int, chance: float) -> float:
-    """P(X >= hits)."""
-    if hits == 0:
-        return 1.0
-    below = sum(math.comb(trials, k) * chance**k * (1 - chance) ** (trials - k) for k in range(hits))
-    return max(1.0 - below, 0.0)
-
-
-def _upper_tail(z: float) -> float:
-    """P(Z >= z) of a standard normal."""
-    return 0.5 * math.erfc(z / math.sqrt(2))
-
-
-def _normal(t: float, df: float) -> float:
-    """The normal deviate as improbable as Student's t. Source: Wallace 1959."""
-    z = (8 * df + 1) / (8 * df + 3) * math.sqrt(df * math.log1p(t * t / df))
-    return math.copysign(z, t)
-
-
-def _student(z: float, df: float) -> float:
-    """The inverse of _normal."""
-    return math.sqrt(df * math.expm1((z * (8 * df + 3) / (8 * df + 1)) ** 2 / df))
-
-
-def _quantile(probability: float) -> float:
-    """Standard normal quantile by bisection: needed once, to state what could have been seen."""
-    low, high = 0.0, 12.0
-    for _ in range(60):
-        middle = (low + high) / 2
-        if 1 - _upper_tail(middle) < probability:
-            low = middle
-        else:
-            high = middle
-    return low

@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 
 from diagnose.analysis.intervals import Merged, covered_ns, gaps
+from diagnose.analysis.rank.series import lists_by_row, nullable
 from diagnose.store.rank_trace import UNKNOWN
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def comm_frame(
             "start_ns": start,
             "dur_ns": end - start,
             "issue_ns": spans.issue_ns,
-            "ready_ns": None if spans.ready_ns is None else _known(spans.ready_ns),
+            "ready_ns": None if spans.ready_ns is None else nullable(spans.ready_ns, UNKNOWN),
             "exposed_ns": exposed,
             "exposed_from_ns": lows,
             "exposed_to_ns": highs,
@@ -123,24 +124,12 @@ def ready_times(
     return np.where(sure, np.minimum(np.maximum(issue, before), start_ns[rows]), UNKNOWN)
 
 
-def _known(values: NDArray[np.int64]) -> pl.Series:
-    return pl.Series(values, dtype=pl.Int64).set(pl.Series(values == UNKNOWN), None)
-
-
 def tokens(described: Sequence[Described]) -> NDArray[np.int64]:
     """Calls as codes: equal for the same kind, type and size."""
     codes: dict[tuple[object, ...], int] = {}
     return np.array(
         [codes.setdefault((item.kind, item.dtype, item.msg_bytes), len(codes)) for item in described], np.int64
     )
-
-
-def step_numbers(group: NDArray[np.int64], number: NDArray[np.int64]) -> pl.Series:
-    """Step number of each row, null outside any step."""
-    if not len(group):
-        return pl.Series([], dtype=pl.Int64)
-    values = number[np.maximum(group, 0)] if len(number) else np.zeros(len(group), np.int64)
-    return pl.Series(values, dtype=pl.Int64).set(pl.Series(group < 0), None)
 
 
 def _exposed_stretches(
@@ -158,14 +147,7 @@ def _exposed_stretches(
         lows.append(free.start_ns - start[row])
         highs.append(free.end_ns - start[row])
     of = np.concatenate(rows)
-    return _lists(of, np.concatenate(lows), len(start)), _lists(of, np.concatenate(highs), len(start))
-
-
-def _lists(row: NDArray[np.int64], value: NDArray[np.int64], count: int) -> pl.Series:
-    """Values by row, in their order, as one list a row; building lists from Python ones costs more than finding them."""
-    parts = pl.DataFrame({"row": row, "value": value}).group_by("row", maintain_order=True).agg("value")
-    rows = pl.DataFrame({"row": np.arange(count)}).join(parts, on="row", how="left", maintain_order="left")
-    return rows.get_column("value").fill_null(pl.Series([[]], dtype=pl.List(pl.Int64)))
+    return lists_by_row(of, np.concatenate(lows), len(start)), lists_by_row(of, np.concatenate(highs), len(start))
 
 
 def _shared_lists(values: Sequence[tuple[int, ...] | None]) -> pl.Series:

@@ -10,11 +10,12 @@ import polars as pl
 
 from diagnose.analysis.intervals import Merged, covered_ns, intersect, merge, subtract
 from diagnose.analysis.rank.comm_calls import describe, holder_args, host_comm_spans, is_p2p
-from diagnose.analysis.rank.comm_rows import CommSpans, comm_frame, step_numbers, tokens
+from diagnose.analysis.rank.comm_rows import CommSpans, comm_frame, tokens
 from diagnose.analysis.rank.cpu_work import CpuWork, cpu_work
 from diagnose.analysis.rank.idle import long_silence
 from diagnose.analysis.rank.launches import match_launches
 from diagnose.analysis.rank.reduced import WHOLE_TRACE, Reduced
+from diagnose.analysis.rank.series import step_numbers
 from diagnose.analysis.rank.split_rows import blind_steps, step_frame
 from diagnose.analysis.rank.stats import operator_stats
 from diagnose.analysis.rank.steps import HostWindows, StepTimes, host_windows, period_windows, step_of

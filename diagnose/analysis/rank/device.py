@@ -10,12 +10,13 @@ import polars as pl
 from diagnose.analysis.intervals import COMM, COMPUTE, MEMCPY, covered_ns, merge, split
 from diagnose.analysis.rank.capture import Capture, judge_capture
 from diagnose.analysis.rank.comm_calls import arguments, describe, host_comm_spans, host_records
-from diagnose.analysis.rank.comm_rows import CommSpans, comm_frame, ready_times, step_numbers, tokens
+from diagnose.analysis.rank.comm_rows import CommSpans, comm_frame, ready_times, tokens
 from diagnose.analysis.rank.gaps import gap_frame, step_idle, whole_idle
 from diagnose.analysis.rank.idle import host_spans
 from diagnose.analysis.rank.late import late_gaps, with_late_launches
 from diagnose.analysis.rank.launches import Launches, match_launches
 from diagnose.analysis.rank.reduced import WHOLE_TRACE, Note, Reduced
+from diagnose.analysis.rank.series import step_numbers
 from diagnose.analysis.rank.split_rows import IDLE, IDLE_CAUSES, WORK, blind_steps, breakdown_frame, step_frame, unknown
 from diagnose.analysis.rank.stats import kernel_rows, kernel_stats
 from diagnose.analysis.rank.steps import (

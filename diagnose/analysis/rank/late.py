@@ -10,6 +10,7 @@ import polars as pl
 from diagnose.analysis.intervals import merge
 from diagnose.analysis.rank.gaps import LONG_NS, gap_rows
 from diagnose.analysis.rank.idle import idle_parts
+from diagnose.analysis.rank.series import lists_by_row
 from diagnose.store.rank_trace import UNKNOWN
 
 if TYPE_CHECKING:
@@ -46,13 +47,8 @@ def with_late_launches(
     known &= launch != UNKNOWN
     parts = idle_parts(spans, start + low, start + high, np.where(known, launch, start + low))
     late = low + np.where(known, parts.input_ns + parts.host_ns, 0)
-    lists = (
-        pieces.select("row", pl.Series("exposed_late_ns", late))
-        .group_by("row", maintain_order=True)
-        .agg("exposed_late_ns")
-    )
-    joined = calls.with_row_index("row").join(lists, on="row", how="left", maintain_order="left").drop("row")
-    return joined.with_columns(pl.col("exposed_late_ns").fill_null(pl.lit([], pl.List(pl.Int64))))
+    row = pieces.get_column("row").to_numpy().astype(np.int64)
+    return calls.with_columns(lists_by_row(row, late, len(calls)).alias("exposed_late_ns"))
 
 
 def late_gaps(calls: pl.DataFrame, spans: HostSpans) -> pl.DataFrame:

@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 
 from diagnose.analysis.intervals import covered_ns
+from diagnose.analysis.rank.series import nullable, step_numbers
 from diagnose.analysis.rank.steps import HostWindows, step_of
 from diagnose.comm_names import comm_span
 from diagnose.store.rank_trace import CLASS_NAMES, NO_CORRELATION, NO_SHAPE, UNKNOWN, Activities, RankTrace
@@ -36,9 +37,9 @@ def kernel_rows(
             "dur_ns": activities.dur_ns,
             "class": pl.Series(CLASS_NAMES)[activities.klass.astype(np.int64)],
             "name": names[activities.name.astype(np.int64)],
-            "correlation": _nullable(activities.correlation, NO_CORRELATION),
-            "launch_ns": _nullable(launches.start_ns, UNKNOWN),
-            "step": _step(group, number),
+            "correlation": nullable(activities.correlation, NO_CORRELATION),
+            "launch_ns": nullable(launches.start_ns, UNKNOWN),
+            "step": step_numbers(group, number),
             "graph": launches.shared,
         }
     )
@@ -52,12 +53,12 @@ def kernel_stats(
     beside = covered_ns(comm, activities.start_ns, activities.start_ns + length)
     frame = pl.DataFrame(
         {
-            "step": _step(group, number),
+            "step": step_numbers(group, number),
             "klass": activities.klass.astype(np.int64),
             "code": activities.name.astype(np.int64),
             "signature": activities.signature,
             "dur_ns": activities.dur_ns,
-            "size": _nullable(activities.size_bytes, UNKNOWN),
+            "size": nullable(activities.size_bytes, UNKNOWN),
             "alone": (beside == 0).astype(np.int64),
             "beside": (beside >= _BESIDE_RATIO * length).astype(np.int64),
         }
@@ -82,7 +83,7 @@ def operator_stats(trace: RankTrace, windows: HostWindows) -> pl.DataFrame:
     step = step_of(windows, calls.start_ns[keep])
     frame = pl.DataFrame(
         {
-            "step": _step(step, windows.number),
+            "step": step_numbers(step, windows.number),
             "klass": np.full(len(codes), len(CLASS_NAMES), np.int64),
             "code": codes,
             "signature": signatures,
@@ -144,15 +145,3 @@ def _signatures(names: list[str], codes: NDArray[np.int64], shapes: NDArray[np.i
 def _signature(name: str, shape: int) -> int:
     text = name.encode("utf-8", "replace") + (b"" if shape == NO_SHAPE else b"\0%d" % shape)
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), signed=True)
-
-
-def _nullable(values: NDArray[np.int64], absent: int) -> pl.Series:
-    series = pl.Series(values)
-    return series.set(series == absent, None)
-
-
-def _step(group: NDArray[np.int64], number: NDArray[np.int64]) -> pl.Series:
-    if not len(number):
-        return pl.Series([None] * len(group), dtype=pl.Int64)
-    series = pl.Series(number[np.maximum(group, 0)], dtype=pl.Int64)
-    return series.set(pl.Series(group < 0), None) if len(group) else series

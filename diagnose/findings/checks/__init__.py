@@ -13,6 +13,7 @@ BUILTIN: tuple[str, ...] = (
     "what_if",
     "contention",
     "transport",
+    "gdr",
     "comm_links",
     "comm_devices",
     "comm_settings",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from diagnose.analysis.comm_audit.rails import rails
 from diagnose.analysis.comm_audit.transports import inside_hosts
-from diagnose.analysis.comm_audit.view import View, line_evidence, names, view
+from diagnose.analysis.comm_audit.view import View, line_evidence, named, names, view
 from diagnose.model import Evidence
 
 if TYPE_CHECKING:
@@ -49,13 +49,13 @@ def _inside(facts: Facts, seen: View) -> Iterator[Finding]:
                     "hosts": names(row["host"] for row in net),
                     "network": net[0]["network"],
                 },
-                hosts=_named(row["host"] for row in net),
+                hosts=named(row["host"] for row in net),
                 evidence=line_evidence(net, "{lines} lines via {kind}/{nic}"),
             )
     if not shm:
         return
     lines = sum(row.shm for row in shm)
-    named = _named(row.host for row in shm)
+    affected = named(row.host for row in shm)
     evidence = line_evidence([row.example for row in shm if row.example], "{lines} lines via {kind}")
     setting = _restriction(seen)
     text = names(row.host for row in shm)
@@ -64,16 +64,16 @@ def _inside(facts: Facts, seen: View) -> Iterator[Finding]:
         source = Evidence(said, source=f"{setting['path']}:{setting['line']}")
         yield facts.rules["COM-P2P-ENV"].finding(
             fields={"setting": said, "name": setting["name"], "lines": lines, "hosts": text},
-            hosts=named,
+            hosts=affected,
             evidence=[source, *evidence],
         )
     elif p2p:
         yield facts.rules["COM-P2P-SOME"].finding(
-            fields={"hosts": text, "others": names(row.host for row in p2p)}, hosts=named, evidence=evidence
+            fields={"hosts": text, "others": names(row.host for row in p2p)}, hosts=affected, evidence=evidence
         )
     else:
         yield facts.rules["COM-SHM"].finding(
-            fields={"lines": lines, "hosts": text}, hosts=named, confidence=0.8, evidence=evidence
+            fields={"lines": lines, "hosts": text}, hosts=affected, confidence=0.8, evidence=evidence
         )
 
 
@@ -84,7 +84,7 @@ def _rails(facts: Facts, seen: View) -> Iterator[Finding]:
     yield facts.rules["COM-RAIL"].finding(
         "critical" if found.stuck else "warning",
         fields={"text": found.text, "reason": found.reason},
-        hosts=_named(row["host"] for row in found.rows),
+        hosts=named(row["host"] for row in found.rows),
         ranks=seen.ranks.of(found.rows),
         devices=[f"NIC {row['nic']}" for row in found.rows if row["nic"] is not None],
         confidence=0.8 if found.stuck else 0.6,
@@ -93,7 +93,3 @@ def _rails(facts: Facts, seen: View) -> Iterator[Finding]:
             *found.evidence,
         ],
     )
-
-
-def _named(hosts: Iterable[str | None]) -> list[str]:
-    return sorted({host for host in hosts if host is not None})

@@ -8,6 +8,7 @@ from diagnose.analysis.comm_audit.hang import reports, stop
 from diagnose.analysis.comm_audit.inits import StuckInit, stuck_init
 from diagnose.analysis.comm_audit.view import View, line_evidence, names, view
 from diagnose.model import Evidence, NotChecked
+from diagnose.units import opening
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -74,7 +75,7 @@ def _finding(facts: Facts, verdict: Stop) -> Finding:
         "critical" if verdict.confidence >= _CERTAIN or verdict.kind in {"silent", "stuck"} else "warning",
         fields={
             "ranks": named,
-            "detail": _sentence(verdict.detail) if verdict.kind in _OPENS else verdict.detail,
+            "detail": opening(verdict.detail) if verdict.kind in _OPENS else verdict.detail,
             "victims": f"{victims}{where}".strip(),
         },
         ranks=verdict.culprits,
@@ -83,10 +84,6 @@ def _finding(facts: Facts, verdict: Stop) -> Finding:
         confidence=verdict.confidence,
         evidence=[Evidence(clue.text, source=clue.source) for clue in verdict.clues],
     )
-
-
-def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}"
 
 
 def _hosts(facts: Facts, ranks: Iterable[int]) -> set[str]:

@@ -11,6 +11,7 @@ from diagnose.model import Evidence
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from diagnose.analysis.summary import JobSummary
     from diagnose.findings.facts import Facts
     from diagnose.findings.uneven import Uneven
     from diagnose.model import Finding
@@ -23,7 +24,7 @@ def check(facts: Facts) -> Iterator[Finding]:
     if job is None or uneven is None:
         return
     rule = facts.rules["RANK-IMBALANCE"]
-    lost = _cost(facts, uneven)
+    lost = _cost(facts, job, uneven)
     share = lost / (job.span_ns or 1)
     others = {"share": share, "rotation": 1 - uneven.top_share, "moving": 1 - uneven.between}
     if rule.judge(**others) is None:  # before what costs a pass over all kernels
@@ -44,8 +45,11 @@ def check(facts: Facts) -> Iterator[Finding]:
     )  # fmt: skip
 
 
-def _cost(facts: Facts, uneven: Uneven) -> float:
-    """What even work would save: by replay where it explains the run, less what even stages save; else the excess."""
+def _cost(facts: Facts, job: JobSummary, uneven: Uneven) -> float:
+    """What even work would save: by replay where it explains the run, less what even stages save; else the excess.
+
+    Never more than the ranks wait on average: the replay evens out transfers as well, and those are no rank's work.
+    """
     rows = facts.tables.query(
         "SELECT scenario, speedup FROM what_if WHERE scenario IN ('no_skew', 'stage_rebalanced') AND speedup > 0"
     )
@@ -55,4 +59,5 @@ def _cost(facts: Facts, uneven: Uneven) -> float:
     even, staged = (
         facts.step_ns * (1 - 1 / max(speedup.get(name, 1.0), 1.0)) for name in ("no_skew", "stage_rebalanced")
     )
-    return max(even - staged, 0.0)
+    waited = job.parts.get_column("exposed_wait_ns").mean()
+    return min(max(even - staged, 0.0), float(waited) if isinstance(waited, int | float) else float("inf"))

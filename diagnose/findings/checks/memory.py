@@ -16,9 +16,6 @@ if TYPE_CHECKING:
     from diagnose.model import Finding
 
 _PEERS = 3
-_SLOWER = 0.15
-"""Memory of one kind of device differs by a few percent; what loses a sixth of its rate has lost a part of itself."""
-
 _SPREADS, _LEAST_SPREAD = 6.0, 0.02
 _MATRIX_CALM = 0.4
 _SAME_WORK = 0.05
@@ -36,15 +33,15 @@ def check(facts: Facts) -> Iterator[Finding]:
     )
     if rows.is_empty():
         return
+    rule = facts.rules["RANK-MEMORY"]
     above = pl.col("memory_ratio") - pl.col("memory_ratio").median().over("role")
     rows = rows.with_columns(above.alias("above"))
     spread = (1.4826 * pl.col("above").abs().median().over("role")).clip(lower_bound=_LEAST_SPREAD)
     slow = rows.filter(
-        (pl.col("verdict") == "ordinary") & (pl.col("above") >= _SLOWER) & (pl.col("above") >= _SPREADS * spread)
+        (pl.col("verdict") == "ordinary") & (pl.col("above") >= rule.limit("memory", "info")) & (pl.col("above") >= _SPREADS * spread)
         & (pl.col("matrix_ratio") < _MATRIX_CALM * pl.col("above"))
         & (pl.max_horizontal(pl.col("volume_ratio").abs(), "unshared_ratio").fill_null(0) <= _SAME_WORK)
     )  # fmt: skip
-    rule = facts.rules["RANK-MEMORY"]
     for row in slow.iter_rows(named=True):
         where = "" if row["host"] is None else f" on {row['host']}"
         devices = [] if row["host"] is None or row["local_rank"] is None else [f"{row['host']}:{row['local_rank']}"]

@@ -18,10 +18,6 @@ if TYPE_CHECKING:
     from diagnose.model import Finding
 
 
-_SLOW_STAGE = 0.10
-"""Kernels of equal name and shape differ less than this between stages of one kind of device."""
-
-
 def check(facts: Facts) -> Iterator[Finding]:
     """A heavy stage, or else the bubble."""
     job = job_summary(facts)
@@ -67,7 +63,10 @@ def _slow_device(facts: Facts, stages: pl.DataFrame, span: int) -> Iterator[Find
     """A stage on one host that runs the kernels of the other stages slower: no peer of its own role can tell."""
     rule = facts.rules["RANK-GPU"]
     for row in (
-        stages.filter(pl.col("speed") >= _SLOW_STAGE).sort("speed", descending=True).head(1).iter_rows(named=True)
+        stages.filter(pl.col("speed") >= rule.limit("stage"))
+        .sort("speed", descending=True)
+        .head(1)
+        .iter_rows(named=True)
     ):
         lost = row["work"] - row["fair"]
         severity = rule.judge(share=lost / span)

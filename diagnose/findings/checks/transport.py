@@ -1,13 +1,14 @@
-"""Transports between nodes: is RDMA on, end to end, on every host, and with GPUDirect."""
+"""Transports between nodes: is RDMA on, on every host?"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from diagnose.analysis.comm_audit.transports import gdr_status, inside_hosts, is_socket, networks, path_type
-from diagnose.analysis.comm_audit.view import View, line_evidence, names, reasons, view
+from diagnose.analysis.comm_audit.transports import inside_hosts, is_socket, networks
+from diagnose.analysis.comm_audit.view import View, because, line_evidence, named, names, reasons, view
 from diagnose.findings.through_hosts import through_hosts
 from diagnose.model import Evidence, NotChecked
+from diagnose.units import opening
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -15,11 +16,6 @@ if TYPE_CHECKING:
     from diagnose.findings.facts import Facts
     from diagnose.model import Finding, Severity
 
-COLLECT = (
-    "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,NET,GRAPH,TUNING NCCL_DEBUG_FILE=/logs/nccl.%h.%p on every rank "
-    "(and NCCL_DEBUG_TIMESTAMP_LEVELS=WARN,INFO from 2.26 on)"
-)
-_QUESTION = "Which transport does each connection take, and is GPUDirect RDMA used?"
 _DATACENTER_GPUS = 8
 
 
@@ -29,8 +25,6 @@ def check(facts: Facts) -> Iterable[Finding | NotChecked]:
     if seen.records.empty:
         return
     yield from _sockets(facts, seen)
-    yield from _gdr(facts, seen)
-    yield from _unanswered(seen)
 
 
 def _sockets(facts: Facts, seen: View) -> Iterator[Finding]:
@@ -50,7 +44,7 @@ def _sockets(facts: Facts, seen: View) -> Iterator[Finding]:
     elif len(kinds) > 1 and any(len(names_) == 1 for names_ in found.values()) and len(found) > 1:
         text = "; ".join(f"{host}: {', '.join(sorted(names_))}" for host, names_ in sorted(found.items(), key=str))
         yield facts.rules["COM-NET-MIXED"].finding(
-            fields={"networks": text[:400]}, hosts=_named(found), evidence=_link_lines(seen, list(found))
+            fields={"networks": text[:400]}, hosts=named(found), evidence=_link_lines(seen, list(found))
         )
 
 
@@ -59,16 +53,16 @@ def _some_sockets(
 ) -> Iterator[Finding]:
     others = sorted({name for host in on_rdma for name in found[host] if not is_socket(name)})
     why = [*reasons(seen, on_socket), *_without_device(facts, on_socket)]
-    moved = through_hosts(facts, _named(on_socket))
+    moved = through_hosts(facts, named(on_socket))
     yield facts.rules["COM-SOCKET-SOME"].finding(
         fields={
             "hosts": names(on_socket),
             "network": names(sorted({name for host in on_socket for name in found[host]})),
             "others": names(others),
-            "reason": _sentence(why),
-            "moved": f" {moved.text[0].upper()}{moved.text[1:]}." if moved else "",
+            "reason": because(why),
+            "moved": f" {opening(moved.text)}." if moved else "",
         },
-        hosts=_named(on_socket),
+        hosts=named(on_socket),
         ranks=seen.ranks.of(_processes(seen, on_socket)),
         devices=_interfaces(seen, on_socket),
         impact=facts.impact(moved.lost_ns) if moved else None,
@@ -122,7 +116,7 @@ def _all_sockets(facts: Facts, seen: View, hosts: list[str | None]) -> Finding:
             "why": f"the job spans nodes ({seen.scale.why})",
             "reason": why or "Nothing in the log says that RDMA was expected here.",
         },
-        hosts=_named(culprits),
+        hosts=named(culprits),
         ranks=seen.ranks.of(_processes(seen, culprits)),
         devices=interfaces,
         confidence=0.95 if rows else 0.85,
@@ -156,9 +150,9 @@ def _plugin_unused(facts: Facts, seen: View, hosts: list[str | None]) -> Iterato
             "hosts": names(hosts),
             "plugin": rows[0]["plugin"],
             "interface": f" over {names(interfaces)}" if interfaces else "",
-            "reason": _sentence(found),
+            "reason": because(found),
         },
-        hosts=_named(hosts),
+        hosts=named(hosts),
         ranks=seen.ranks.of(rows),
         devices=interfaces,
         confidence=0.7,
@@ -172,100 +166,6 @@ def _plugin_unused(facts: Facts, seen: View, hosts: list[str | None]) -> Iterato
             *found,
         ],
     )
-
-
-def _gdr(facts: Facts, seen: View) -> Iterator[Finding]:
-    status = gdr_status(seen.records)
-    if seen.scale.multi_node is False:
-        return
-    distances = _distances(facts)
-    notes = [
-        row for row in seen.records.events.iter_rows(named=True) if row["code"] in {"gdr_off_reason", "gdr_no_module"}
-    ]
-    evidence = [*line_evidence(notes, "{message}", most=2), *distances[:2]]
-    reason = _sentence(evidence)
-    if status.state == "none":
-        networks_ = sorted({row["network"] for row in status.off})
-        omni = any(str(name).startswith("hfi1") for name in seen.records.nets["name"].to_list())
-        yield facts.rules["COM-GDR-OFF"].finding(
-            fields={
-                "lines": status.off_lines,
-                "network": names(networks_),
-                "hosts": names(row["host"] for row in status.off),
-                "reason": reason
-                or (
-                    "hfi1 devices are Omni-Path, which moves GPU memory by its own library or not at all."
-                    if omni
-                    else ""
-                ),
-            },
-            hosts=_named(row["host"] for row in status.off),
-            ranks=seen.ranks.of(status.off),
-            devices=_nic_names(seen, status.off),
-            confidence=0.7 if omni else 0.95,
-            evidence=[*line_evidence(status.off, "{lines} lines via {kind}/{nic}"), *evidence],
-        )
-    elif status.state == "some":
-        odd = sorted(status.off, key=lambda row: -row["lines"])
-        places = [
-            f"{row['host'] or 'a host'} NIC {row['nic']} {row['direction'] or ''} ({row['lines']} lines)" for row in odd
-        ]
-        yield facts.rules["COM-GDR-SOME"].finding(
-            fields={
-                "off": status.off_lines,
-                "total": status.off_lines + status.on_lines,
-                "where": names(places),
-                "reason": reason,
-            },
-            hosts=_named(row["host"] for row in odd),
-            ranks=seen.ranks.of(odd),
-            devices=_nic_names(seen, odd),
-            evidence=[
-                *line_evidence(odd, "{lines} lines via {kind}/{nic}"),
-                *line_evidence(status.on, "{lines} lines via {kind}/{nic}", most=2),
-                *evidence,
-            ],
-        )
-    elif status.state == "unknown" and distances and seen.scale.multi_node:
-        yield facts.rules["COM-GDR-DISTANCE"].finding(
-            fields={"text": distances[0].text}, hosts=seen.scale.hosts, confidence=0.7, evidence=distances[:4]
-        )
-
-
-def _distances(facts: Facts) -> list[Evidence]:
-    """GPUs for which every NIC is too far: "distance 8 > 5" with the path types of that release."""
-    rows = facts.tables.query(
-        "SELECT t.path, t.line, t.host, split_part(t.name, ' HCA ', 1) AS gpu, t.name, t.value, p.version"
-        " FROM comm_topology t LEFT JOIN comm_process p"
-        " ON p.path = t.path AND p.pid IS NOT DISTINCT FROM t.pid AND p.host IS NOT DISTINCT FROM t.host"
-        " WHERE t.kind = 'gdr' ORDER BY t.path, t.line"
-    )
-    states: dict[tuple[object, object], list[dict[str, Any]]] = {}
-    for row in rows.iter_rows(named=True):
-        states.setdefault((row["path"], row["gpu"]), []).append(row)
-    found = []
-    for group in states.values():
-        if all(row["value"].startswith("Disabled") for row in group):
-            _, have, limit = group[0]["value"].split(" ")
-            far, near = (path_type(group[0]["version"], int(number)) for number in (have, limit))
-            text = f"{group[0]['name']}: distance {far} above the limit {near}, GPUDirect RDMA disabled"
-            found.append(Evidence(text, source=f"{group[0]['path']}:{group[0]['line']}"))
-    return found
-
-
-def _unanswered(seen: View) -> Iterator[NotChecked]:
-    if seen.records.processes.is_empty():
-        return
-    if seen.records.links.is_empty():
-        yield NotChecked(_QUESTION, "the logs hold no connection line (level too low, or the part is missing)", COLLECT)
-    elif seen.scale.multi_node and gdr_status(seen.records).state == "unknown" and not _only_sockets(seen):
-        yield NotChecked(
-            "Is GPUDirect RDMA used between nodes?", "no connection line states it; not stated is not off", COLLECT
-        )
-
-
-def _only_sockets(seen: View) -> bool:
-    return all(is_socket(name) for found in networks(seen.records).values() for name in found)
 
 
 def _link_lines(seen: View, hosts: list[str | None], *, rdma: bool = False) -> list[Evidence]:
@@ -295,20 +195,3 @@ def _interfaces(seen: View, hosts: Iterable[str | None]) -> list[str]:
         row["name"] for row in rows if row["kind"] == "bootstrap"
     }
     return sorted(found)
-
-
-def _nic_names(seen: View, rows: Iterable[dict[str, Any]]) -> list[str]:
-    known = {
-        (row["host"], row["device_index"]): row["name"]
-        for row in seen.records.nets.iter_rows(named=True)
-        if row["kind"] in {"ib", "ofi"}
-    }
-    return sorted({known.get((row["host"], row["nic"]), f"NIC {row['nic']}") for row in rows})
-
-
-def _named(hosts: Iterable[str | None]) -> list[str]:
-    return sorted({host for host in hosts if host is not None})
-
-
-def _sentence(evidence: list[Evidence]) -> str:
-    return f"Why: {evidence[0].text}." if evidence else ""
