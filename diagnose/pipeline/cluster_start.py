@@ -68,8 +68,13 @@ def connected(where: Any, name: str) -> Any:  # noqa: ANN401 - Dask has no types
     Raises:
         ClusterError: nobody answers.
     """
+    distributed = dask()
     try:
-        return dask().Client(where, set_as_default=False, timeout=_CONNECT_S, name="diagnose")
+        if isinstance(where, str):
+            # Dask leaves a client open that fails on a malformed address; whichever thread collects it then closes it,
+            # which may block for good. So such an address fails before there is a client.
+            import_module("distributed.comm").get_address_host(where)
+        return distributed.Client(where, set_as_default=False, timeout=_CONNECT_S, name="diagnose")
     except (OSError, ValueError, RuntimeError) as error:
         raise ClusterError(
             f"no Dask scheduler answers at {name}: {_first_line(error)}; start one with `dask scheduler`, "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import signal
@@ -20,7 +21,7 @@ from diagnose.ingest.base import ReadOptions, Source
 from diagnose.pipeline.build import RunOptions, build_run
 from diagnose.pipeline.result import MapTask
 
-pytest.importorskip("distributed", reason="distributed is not installed")
+Client = pytest.importorskip("distributed", reason="distributed is not installed").Client
 
 from typing import TYPE_CHECKING
 
@@ -233,6 +234,8 @@ def test_nobody_answers(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ClusterError, match=f"no Dask scheduler answers at {address}.*dask scheduler"):
         DaskEngine(address)
     assert not [thread for thread in threading.enumerate() if "watch" in thread.name]
+    clients = [one for one in gc.get_objects() if isinstance(one, Client)]
+    assert [one for one in clients if one.status != "closed"] == [], "a client left open blocks who collects it"
 
 
 def test_settings_are_checked() -> None:
