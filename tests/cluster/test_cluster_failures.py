@@ -21,7 +21,7 @@ from diagnose.ingest.base import ReadOptions, Source
 from diagnose.pipeline.build import RunOptions, build_run
 from diagnose.pipeline.result import MapTask
 
-Client = pytest.importorskip("distributed", reason="distributed is not installed").Client
+distributed = pytest.importorskip("distributed", reason="distributed is not installed")
 
 from typing import TYPE_CHECKING
 
@@ -234,7 +234,7 @@ def test_nobody_answers(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ClusterError, match=f"no Dask scheduler answers at {address}.*dask scheduler"):
         DaskEngine(address)
     assert not [thread for thread in threading.enumerate() if "watch" in thread.name]
-    clients = [one for one in gc.get_objects() if isinstance(one, Client)]
+    clients = [one for one in gc.get_objects() if isinstance(one, distributed.Client)]
     assert [one for one in clients if one.status != "closed"] == [], "a client left open blocks who collects it"
 
 

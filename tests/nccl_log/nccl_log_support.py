@@ -15,6 +15,7 @@ from diagnose.findings.checks import (
     comm_errors,
     comm_links,
     comm_settings,
+    gdr,
     hang,
     transport,
 )
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 FORMATS = (*nccl_log.FORMATS, *nccl_tests.FORMATS, *flight_recorder.FORMATS, *nccl_inspector.FORMATS)
-CHECKS = (transport, comm_links, comm_devices, comm_settings, comm_errors, hang, comm_bench)
+CHECKS = (transport, gdr, comm_links, comm_devices, comm_settings, comm_errors, hang, comm_bench)
 BOOK = RuleBook()
 SHARED = Path(__file__).parents[2].parent / "shared" / "data"
 
