@@ -21,9 +21,11 @@ from diagnose.ingest.base import ReadOptions, Source
 from diagnose.pipeline.build import RunOptions, build_run
 from diagnose.pipeline.result import MapTask
 
-distributed = pytest.importorskip("distributed", reason="distributed is not installed")
+pytest.importorskip("distributed", reason="distributed is not installed")
 
 from typing import TYPE_CHECKING
+
+from distributed import Client
 
 from diagnose.pipeline import cluster_start
 from diagnose.pipeline.cluster import DaskEngine
@@ -234,7 +236,7 @@ def test_nobody_answers(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ClusterError, match=f"no Dask scheduler answers at {address}.*dask scheduler"):
         DaskEngine(address)
     assert not [thread for thread in threading.enumerate() if "watch" in thread.name]
-    clients = [one for one in gc.get_objects() if isinstance(one, distributed.Client)]
+    clients = [one for one in gc.get_objects() if isinstance(one, Client)]
     assert [one for one in clients if one.status != "closed"] == [], "a client left open blocks who collects it"
 
 
